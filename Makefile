@@ -85,8 +85,14 @@ bench: $(VENV)/.test  ## run the benchmarks (an hour, 3 GB of disk) and rewrite 
 	$(BIN)/python benchmarks/scale.py
 	$(BIN)/python benchmarks/soak.py
 
-# To include data tables, run: make rivals DATA=folder. Each table is a subfolder with data.csv.gz and test_mask.csv.gz.
-TABLES := $(patsubst %/data.csv.gz,%:split=0,$(wildcard $(DATA)/*/data.csv.gz))
+# To include tables, run: make rivals DATA=folder TABLES="folder folder". In DATA, each table is a subfolder with
+# data.csv.gz and test_mask.csv.gz. In TABLES, each table is a file NAME.csv.gz with the target in the last column.
+REPEATS := 0 1 2
+RIVALS := planted $(foreach k,$(REPEATS),$(patsubst %/data.csv.gz,%:split=$(k),$(wildcard $(DATA)/*/data.csv.gz))) \
+  $(foreach k,$(REPEATS),$(patsubst %,%:seed=$(k),$(wildcard $(TABLES:%=%/*.csv.gz)))) \
+  $(foreach k,$(REPEATS),$(patsubst %,sklearn:%:seed=$(k),breast_cancer digits iris wine diabetes))
+METHODS ?= tables
+SECONDS ?= 60
 
 .venv-bench/.ready: benchmarks/requirements.txt pyproject.toml
 	@echo "installing the other methods into .venv-bench (once; some gigabytes with PyTorch for a GPU) ..."
@@ -94,8 +100,8 @@ TABLES := $(patsubst %/data.csv.gz,%:split=0,$(wildcard $(DATA)/*/data.csv.gz))
 	@.venv-bench/$(SCRIPTS)/python -m pip --disable-pip-version-check --quiet install -e ".[cli]" -r benchmarks/requirements.txt
 	@touch $@
 
-rivals: .venv-bench/.ready  ## compare hkrr with other methods (three hours; resumes after Ctrl-C): benchmarks/README.md
-	.venv-bench/$(SCRIPTS)/hkrr bench planted $(TABLES) --methods all --seconds 20 --limit 300 --n-jobs 2 --out benchmarks
+rivals: .venv-bench/.ready  ## compare hkrr with other methods (a day; resumes after Ctrl-C): benchmarks/README.md
+	.venv-bench/$(SCRIPTS)/hkrr bench $(RIVALS) --methods $(METHODS) --seconds $(SECONDS) --threads 2 --out benchmarks
 
 clean:  ## remove .venv and caches
 	rm -rf docs/_build docs/api/generated docs/benchmarks docs/gallery

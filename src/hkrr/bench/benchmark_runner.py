@@ -2,11 +2,13 @@
 
 A cell of the benchmark is one method on one problem. Each cell runs in its own process. The process loads the problem
 and imports the method's packages before the time measurement starts. The measured seconds include tuning, fitting and
-predicting. The measured memory is the increase of the peak resident size. To measure the machine's current speed, a
+predicting. If they exceed the time limit by more than a twentieth and a second, the process is killed, and the cell is
+over the limit. The measured memory is the increase of the peak resident size. To measure the machine's current speed, a
 matrix product of fixed size is timed before each cell.
 
-A stored result is reused if the data, the code of the method, the time budget and the number of threads have not
-changed. Changes of the data and the code are detected by hashes. Failed cells are run again.
+A stored result is reused if the data, the code of the method, the time limit and the number of threads have not
+changed. Changes of the data and the code are detected by hashes. Failed cells are run again, but not cells over the
+limit.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
@@ -30,6 +32,7 @@ import numpy as np
 from hkrr._base.linear_algebra import Array
 from hkrr.bench.method_interface import Answer, Task
 from hkrr.bench.problems import label, load_problem
+from hkrr.bench.scores import scores_of
 from hkrr.metrics import subspace_distance
 
 # A row of the CSV file: the result of one method on one problem.
@@ -41,9 +44,14 @@ Key = tuple[str, str]
 COLUMNS = (
     "problem",
     "data",
+    "task",
     "method",
     "code",
     "R2",
+    "log_loss",
+    "accuracy",
+    "calibration_error",
+    "constant_error",
     "subspace_distance",
     "seconds",
     "fit_seconds",
@@ -51,15 +59,22 @@ COLUMNS = (
     "machine_ms",
     "n_train",
     "n_features",
-    "budget",
+    "limit",
     "threads",
     "note",
     "error",
 )
+# The error message of a method that exceeded the time limit.
+OVER_LIMIT = "over the limit"
 # Environment variables that limit the number of threads.
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "LOKY_MAX_CPU_COUNT")
+# Threads that wait for each other sleep. By default, they would keep a core busy, which makes some packages many times
+# slower if other programs are running.
+_WAITING = "OMP_WAIT_POLICY"
 # Maximum number of seconds to wait for a process to exit after it has sent its result.
 _GRACE = 5.0
+# Maximum number of seconds for loading the problem and importing packages, before the time measurement starts.
+_LOADING = 300.0
 # Number of rows of the square matrices, and number of repeats, in the matrix product that measures the machine's speed.
 _PROBE_ROWS, _PROBE_REPEATS = 500, 5
 
@@ -68,12 +83,15 @@ _PROBE_ROWS, _PROBE_REPEATS = 500, 5
 class Rules:
     """The resources that every method gets on every problem."""
 
-    # Time budget for tuning and fitting, in seconds.
+    # Time limit for tuning, fitting and predicting, in seconds.
     seconds: float = 30.0
     # Number of threads.
-    threads: int = 1
-    # Time limit of the process in seconds. A process that runs longer is killed.
-    limit: float = 600.0
+    threads: int = 2
+
+    @property
+    def most_seconds(self) -> float:
+        """The time after which a process is killed."""
+        return 1.05 * self.seconds + 1.0
 
 
 class _Running(NamedTuple):
@@ -82,6 +100,8 @@ class _Running(NamedTuple):
     key: Key
     process: Any
     until: float
+    # Whether the time measurement has started.
+    started: bool = False
 
 
 def run_cells(
@@ -99,18 +119,25 @@ def run_cells(
     its cell is not run again. `n_jobs` cells run at the same time. `on_progress` is called with the number of finished
     cells, the number of all cells, and the names of the running cells.
     """
+    from hkrr.bench import METHODS
     from hkrr.bench.code_digest import code_of
 
     source_of = {label(problem): problem for problem in problems}
-    data_of = {problem: load_problem(source).fingerprint() for problem, source in source_of.items()}
-    wanted = [(problem, method) for problem in source_of for method in dict.fromkeys(methods)]
+    facts = {problem: load_problem(source).facts() for problem, source in source_of.items()}
+    wanted = [
+        (problem, method)
+        for problem in source_of
+        for method in dict.fromkeys(methods)
+        if facts[problem]["task"] in METHODS[method].tasks
+    ]
     code = {method: code_of(method) for _, method in wanted}
     done: dict[Key, Row] = {}
     kept = []
     for row in read(path):
         key = (row["problem"], row["method"])
         if key in wanted and _same_rules(row, rules):
-            if (row["data"], row["code"]) != (data_of[key[0]], code[key[1]]) or row["error"]:
+            is_current = (row["data"], row["code"]) == (facts[key[0]]["data"], code[key[1]])
+            if not is_current or row["error"] not in ("", OVER_LIMIT):
                 # The result is outdated, or the cell failed: run the cell again.
                 continue
             done[key] = row
@@ -123,38 +150,52 @@ def run_cells(
             while todo and len(running) < n_jobs:
                 problem, method = key = todo.pop(0)
                 receiver, process = _start(source_of[problem], method, rules)
-                running[receiver] = _Running(key, process, time.monotonic() + rules.limit)
+                running[receiver] = _Running(key, process, time.monotonic() + _LOADING)
             names = ", ".join(" ".join(each.key) for each in running.values())
             on_progress(total - len(todo) - len(running), total, names)
             for receiver, row in _finished(running, rules):
-                key, process, _ = running.pop(receiver)
-                process.join(_GRACE)
-                process.kill()
-                process.join()
-                identity = {"problem": key[0], "data": data_of[key[0]], "method": key[1], "code": code[key[1]]}
-                done[key] = {**identity, "budget": rules.seconds, "threads": rules.threads, **row}
+                key, process, *_ = running.pop(receiver)
+                process.join(0.0 if row.get("error") == OVER_LIMIT else _GRACE)
+                _kill(process)
+                identity = {"problem": key[0], "method": key[1], "code": code[key[1]], **facts[key[0]]}
+                done[key] = {**identity, "limit": rules.seconds, "threads": rules.threads, **row}
                 append(done[key], path)
     finally:
         for each in running.values():
-            each.process.kill()
-            each.process.join()
+            _kill(each.process)
     on_progress(total, total, "")
     return [done[key] for key in wanted]
 
 
 def _finished(running: dict[Connection, _Running], rules: Rules) -> Iterator[tuple[Connection, Row]]:
     """Wait at most one second. Yield the result of each cell that has finished, crashed or exceeded the time limit."""
-    ready = wait(list(running), timeout=1.0)
+    soonest = min(each.until for each in running.values()) - time.monotonic()
+    ready = wait(list(running), timeout=min(1.0, max(0.0, soonest)))
     for receiver in [each for each in running if each in ready]:
         try:
-            yield receiver, receiver.recv()
+            row = receiver.recv()
         except EOFError:  # the process crashed or was killed before it sent a result
             process = running[receiver].process
             process.join()
             yield receiver, {"error": f"the process ended with exit code {process.exitcode}"}
-    for receiver, (_, _, until) in list(running.items()):
-        if time.monotonic() > until:
-            yield receiver, {"error": f"timed out after {rules.limit:.0f} s"}
+            continue
+        if row is None:  # the time measurement has started
+            until = time.monotonic() + rules.most_seconds
+            running[receiver] = running[receiver]._replace(until=until, started=True)
+        else:
+            yield receiver, {"error": OVER_LIMIT} if row.get("seconds", 0.0) > rules.most_seconds else row
+    for receiver, each in list(running.items()):
+        if time.monotonic() > each.until:
+            yield receiver, {"error": OVER_LIMIT if each.started else f"not loaded after {_LOADING:.0f} s"}
+
+
+def _kill(process: Any) -> None:
+    """Kill a process and the processes that it has started."""
+    if hasattr(os, "killpg"):
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+    process.kill()
+    process.join()
 
 
 def _start(problem: str, method: str, rules: Rules) -> tuple[Connection, Any]:
@@ -162,8 +203,9 @@ def _start(problem: str, method: str, rules: Rules) -> tuple[Connection, Any]:
     # The type is Any, because the class of the connections depends on the platform.
     pipe: tuple[Any, Any] = context.Pipe(duplex=False)
     receiver, sender = pipe
-    # The number of threads must be set before the process imports NumPy.
-    with _environment(dict.fromkeys(_THREADS, str(rules.threads))):
+    # The variables must be set before the process imports NumPy.
+    waiting = {_WAITING: os.environ.get(_WAITING, "PASSIVE")}
+    with _environment(dict.fromkeys(_THREADS, str(rules.threads)) | waiting):
         process = context.Process(target=_run, args=(problem, method, rules, sender), daemon=True)
         process.start()
     sender.close()
@@ -188,33 +230,37 @@ def _run(problem: str, method: str, rules: Rules, sender: Connection) -> None:
     """Run `evaluate` in a child process, and send the result to the parent process."""
     # Ignore Ctrl-C: the parent process also receives the signal, and kills this process.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    sender.send(evaluate(problem, method, rules))
+    if hasattr(os, "setsid"):
+        os.setsid()  # the parent process kills this process together with its children
+    with open(os.devnull, "w") as nowhere:  # some packages print their progress
+        for stream in (1, 2):
+            os.dup2(nowhere.fileno(), stream)
+    sender.send(evaluate(problem, method, rules, lambda: sender.send(None)))
 
 
-def evaluate(problem: str, method: str, rules: Rules) -> Row:
-    """Run one method on one problem. Return a dict with its scores, times and memory use, or with its error message."""
+def evaluate(problem: str, method: str, rules: Rules, on_start: Callable[[], None] = lambda: None) -> Row:
+    """Run one method on one problem. Return a dict with its scores, times and memory use, or with its error message.
+
+    `on_start` is called when the time measurement starts.
+    """
     from hkrr.bench import METHODS
 
     row: Row = {}
     try:
         data = load_problem(problem)
-        row["n_train"], row["n_features"] = data.X.shape
         for package in METHODS[method].packages:
             importlib.import_module(package)
+        task = Task(data.X, data.y, data.X_test, rules.seconds, rules.threads, n_classes=data.n_classes)
         row["machine_ms"] = round(_probe(), 2)
         before = _peak(reset=True)
+        on_start()
         began = time.perf_counter()
-        answer = METHODS[method].run(Task(data.X, data.y, data.X_test, rules.seconds, rules.threads))
+        answer = METHODS[method].answer(task)
         row["seconds"] = round(time.perf_counter() - began, 2)
         row["peak_mb"] = round(_peak() - before, 1)
         row["fit_seconds"] = "" if answer.fit_seconds is None else round(answer.fit_seconds, 2)
         row["note"] = answer.note
-        if answer.predicted.shape != data.y_test.shape or not np.all(np.isfinite(answer.predicted)):
-            raise ValueError(
-                f"predictions must be finite and of shape {data.y_test.shape}, got shape {answer.predicted.shape} "
-                f"and {np.sum(~np.isfinite(answer.predicted))} values that are not finite"
-            )
-        row["R2"] = round(1.0 - float(np.mean((answer.predicted - data.y_test) ** 2) / np.var(data.y_test)), 6)
+        row |= scores_of(data.y_test, answer.predicted, data.n_classes)
         if data.B is not None and answer.components is not None:
             row["subspace_distance"] = round(_distance(answer, data.B, data.X), 4)
     except Exception as error:
@@ -269,7 +315,7 @@ def _peak(reset: bool = False) -> float:
 
 
 def _same_rules(row: Row, rules: Rules) -> bool:
-    return (row["budget"], row["threads"]) == (str(rules.seconds), str(rules.threads))
+    return (row["limit"], row["threads"]) == (str(rules.seconds), str(rules.threads))
 
 
 def read(path: Path) -> list[Row]:

@@ -7,7 +7,7 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from hkrr.bench import hkrr_methods, method_interface, other_packages
+from hkrr.bench import hkrr_methods, method_interface, other_packages, preparation, scores
 
 _LIBRARY = Path(__file__).parents[1]
 # Subpackages of hkrr whose files are not hashed as part of the library. Of these files, only those of `bench` that are
@@ -18,7 +18,8 @@ _UNRELATED = ("bench", "cli", "experiments")
 @cache
 def code_of(method: str) -> str:
     """Return a hash, with 12 hexadecimal digits, of the source files and package versions behind a method's results."""
-    files, packages = [Path(method_interface.__file__)], ["numpy", "scipy", "scikit-learn"]
+    files = [Path(module.__file__ or "") for module in (method_interface, preparation, scores)]
+    packages = ["numpy", "scipy", "scikit-learn"]
     if method in hkrr_methods.METHODS:
         files += [Path(hkrr_methods.__file__)]
         files += [path for path in _LIBRARY.rglob("*.py") if path.relative_to(_LIBRARY).parts[0] not in _UNRELATED]

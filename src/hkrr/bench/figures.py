@@ -15,21 +15,18 @@ from scipy.stats import studentized_range
 
 from hkrr.bench.benchmark_runner import Row
 from hkrr.bench.problems import parse
-from hkrr.bench.ranking import OURS, Results, collect_results, is_ours
+from hkrr.bench.ranking import CLASSES, OURS, PLANTED, TABLES, Results, groups, is_ours
 
 # Significance level of the test for differences between mean ranks.
 _LEVEL = 0.05
 # Number of colours in the palette. If there are more methods, the colours are used again, with dashed lines.
 _COLOURS = 20
-# File names of all figures, in the order in which `draw` uses them.
-_FILES = (
-    "accuracy-time-planted.png",
-    "accuracy-time-tables.png",
-    "ranks-planted.png",
-    "ranks-tables.png",
-    "risk-m.png",
-    "risk-D.png",
-)
+# The end of the file names of the figures of each group of problems.
+_SUFFIXES = {PLANTED: "planted", TABLES: "tables", CLASSES: "classes"}
+# The options along which the error is drawn, with their meanings.
+_SERIES = {"m": "training rows", "D": "inputs"}
+# Names of the errors in the figures.
+_ERRORS = {"R2": "RMSE / standard deviation", "log_loss": "log loss"}
 
 
 def draw(rows: Sequence[Row], out: Path) -> list[tuple[str, str]]:
@@ -39,53 +36,55 @@ def draw(rows: Sequence[Row], out: Path) -> list[tuple[str, str]]:
     """
     import matplotlib.pyplot as plt
 
-    results = collect_results(rows)
-    groups = {"planted models": results.planted()}
-    groups["tables"] = [problem for problem in results.problems if problem not in groups["planted models"]]
-    for name in _FILES:
-        (out / name).unlink(missing_ok=True)
     drawn: list[tuple[str, str]] = []
+    for name in (
+        *(f"{kind}-{s}" for s in _SUFFIXES.values() for kind in ("accuracy-time", "ranks")),
+        "risk-m",
+        "risk-D",
+    ):
+        (out / f"{name}.png").unlink(missing_ok=True)
 
     def save(figure: Any, name: str, caption: str) -> None:
-        figure.savefig(out / name, dpi=110)
+        figure.savefig(out / f"{name}.png", dpi=110)
         plt.close(figure)
-        drawn.append((name, caption))
+        drawn.append((f"{name}.png", caption))
 
-    for (group, problems), time, ranks in zip(groups.items(), _FILES[:2], _FILES[2:4], strict=True):
-        if problems and len(results.methods) > 1:
-            group_results = results.subset(problems)
-            save(error_and_time(group_results), time, f"Error against time: {group}")
-            if len(problems) > 1:
-                save(critical_difference(group_results), ranks, f"Mean ranks: {group}")
-    for option, meaning, name in (("m", "training rows", _FILES[4]), ("D", "inputs", _FILES[5])):
-        series = problem_series(results, option)
+    results_of = groups(rows)
+    for group, results in results_of.items():
+        if len(results.methods) > 1:
+            save(error_and_time(results), f"accuracy-time-{_SUFFIXES[group]}", f"Error against time: {group.lower()}")
+            if len(results.problems) > 1:
+                save(critical_difference(results), f"ranks-{_SUFFIXES[group]}", f"Mean ranks: {group.lower()}")
+    for option, meaning in _SERIES.items() if PLANTED in results_of else ():
+        series = problem_series(results_of[PLANTED], option)
         if series:
-            save(error_along(results, option, meaning, series), name, f"Error against the number of {meaning}")
+            figure = error_along(results_of[PLANTED], option, meaning, series)
+            save(figure, f"risk-{option}", f"Error against the number of {meaning}")
     return drawn
 
 
 def _colours(methods: Sequence[str]) -> dict[str, Any]:
     import matplotlib.pyplot as plt
 
-    ours = {OURS: "black", f"{OURS}_auto": "dimgray", f"{OURS}_ensemble": "darkgray"}
+    ours = {OURS: "black", f"{OURS}_auto": "dimgray", f"{OURS}_ensemble": "darkgray", f"{OURS}_classifier": "black"}
     others = [method for method in methods if not is_ours(method)]
     palette = plt.get_cmap("tab20")
     return ours | {name: palette(k % _COLOURS) for k, name in enumerate(others)}
 
 
 def error_and_time(results: Results) -> Any:
-    """Plot 1 minus the median R2 against the median time, with one point for each method, numbered as in the legend."""
+    """Plot the median error against the median time, with one point for each method, numbered as in the legend."""
     import matplotlib.pyplot as plt
 
     figure, ax = plt.subplots(figsize=(9, 6), layout="constrained")
     colours = _colours(results.methods)
     points = {
-        method: (np.nanmedian(results.values("seconds", method)), max(1.0 - float(np.nanmedian(R2)), 1e-4))
-        for method in results.methods
-        if not np.all(np.isnan(R2 := results.values("R2", method)))
+        method: (np.nanmedian(results.values("seconds", method)), float(np.nanmedian(errors)))
+        for method, errors in zip(results.methods, results.errors().T, strict=True)
+        if not np.all(np.isnan(errors))
     }
     for number, (method, point) in enumerate(sorted(points.items(), key=lambda item: item[1][1]), start=1):
-        ours = method == OURS
+        ours = is_ours(method)
         ax.scatter(
             *point,
             s=260 if ours else 60,
@@ -95,7 +94,7 @@ def error_and_time(results: Results) -> Any:
         )
         ax.annotate(str(number), point, xytext=(7, 3), textcoords="offset points", fontsize=8)
     ax.set(xscale="log", yscale="log", xlabel="seconds of tuning, fitting and predicting (median)")
-    ax.set_ylabel("1 - R2 on test rows (median)")
+    ax.set_ylabel(f"{_ERRORS[results.score]} on test rows (median)")
     ax.set_title(f"{_count(len(results.problems))}: the lower left is best")
     ax.grid(which="both", lw=0.3)
     figure.legend(loc="outside right upper", fontsize=8)
@@ -154,7 +153,7 @@ def problem_series(results: Results, option: str) -> dict[str, list[tuple[int, s
 
 
 def error_along(results: Results, option: str, meaning: str, series: dict[str, list[tuple[int, str]]]) -> Any:
-    """Plot 1 - R2 of every method against the given option ("m" or "D"), with one panel for each series.
+    """Plot the error of every method against the given option ("m" or "D"), with one panel for each series.
 
     `meaning` describes the option in the axis label. `series` is the result of `problem_series`.
     """
@@ -169,7 +168,7 @@ def error_along(results: Results, option: str, meaning: str, series: dict[str, l
     for ax, (name, points) in zip(axes[0], series.items(), strict=True):
         rows = [results.problems.index(problem) for _, problem in points]
         for k, method in enumerate(results.methods):
-            risk = np.clip(1.0 - results.values("R2", method)[rows], 1e-4, 2.0)
+            risk = np.minimum(results.errors()[rows, k], 1.5)
             ours = is_ours(method)
             ax.plot(
                 [value for value, _ in points],
@@ -183,6 +182,6 @@ def error_along(results: Results, option: str, meaning: str, series: dict[str, l
         ax.set(xscale="log", yscale="log", xlabel=f"{option}, {meaning}", title=name)
         ax.set_xticks([value for value, _ in points], [str(value) for value, _ in points])
         ax.minorticks_off()
-    axes[0, 0].set_ylabel("1 - R2 on test rows")
+    axes[0, 0].set_ylabel(f"{_ERRORS[results.score]} on test rows")
     figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside right upper", fontsize=8)
     return figure

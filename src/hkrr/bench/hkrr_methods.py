@@ -1,57 +1,113 @@
-"""The benchmark methods of this library: `HyperKernelRidgeCV`, `HyperKernelEnsemble` and the baselines."""
+"""The benchmark methods of this library: its estimators, which get tables unprepared, and the baselines."""
 
 from __future__ import annotations
 
 import time
+from collections import defaultdict
+from collections.abc import Callable
 from typing import Any, Literal
 
 import numpy as np
 
-from hkrr.bench.method_interface import Answer, Draw, Method, Setting, Task, directions, log_uniform, tuned
+from hkrr.bench.method_interface import (
+    CLASSIFICATION,
+    REGRESSION,
+    Answer,
+    Draw,
+    Method,
+    Setting,
+    Task,
+    directions,
+    log_uniform,
+    predictions,
+    tuned,
+)
+from hkrr.bench.preparation import raw
 
 # Maximum number of centers of kernel ridge regression on all inputs, and on the directions of a subspace estimator. If
 # there are more training rows, the centers are drawn at random from the rows.
 _EXACT_ROWS, _SUBSPACE_ROWS = 2000, 1000
+# Fraction of the time limit that is passed to the estimators. The rest is for encoding tables and for predictions.
+_SHARE = 0.95
 
 
 def _n_centers(task: Task, most: int) -> int | Literal["all"]:
     return "all" if len(task.y) <= most else most
 
 
-def _hkrr(kernel: str, about: str) -> Method:
-    """Return `HyperKernelRidgeCV` as a benchmark method. The estimator tunes itself within the time budget."""
+class _Stages:
+    """A callback of a search that measures the seconds of its phases."""
+
+    def __init__(self) -> None:
+        self.phase, self.since = "start", time.perf_counter()
+        self.seconds: dict[str, float] = defaultdict(float)
+
+    def __deepcopy__(self, memo: Any) -> _Stages:
+        return self  # scikit-learn's clone copies the callbacks of an estimator
+
+    def __call__(self, state: Any) -> None:
+        if state.phase is not None:
+            self.begin(state.phase.name.lower().replace("_", " "))
+
+    def begin(self, phase: str) -> None:
+        """Add the time since the last call to the current phase, and begin another phase."""
+        now = time.perf_counter()
+        self.seconds[self.phase] += now - self.since
+        self.phase, self.since = phase, now
+
+
+def _ours(make: Callable[[dict[str, Any]], Any], about: str, module: str, task_name: str = REGRESSION) -> Method:
+    """Return an estimator of this library as a benchmark method. The estimator tunes itself within the time limit.
+
+    ``make(options)`` returns the estimator. For a data frame, it becomes the model of a `TableRegressor` or a
+    `TableClassifier`. The note lists the members with their weights, and the seconds of each phase of the search.
+    """
 
     def run(task: Task) -> Answer:
-        from hkrr.estimators.ridge_cv import HyperKernelRidgeCV
         from hkrr.kernels import kernel_name
+        from hkrr.tables import TableClassifier, TableRegressor
 
-        began = time.perf_counter()
-        model = HyperKernelRidgeCV(kernel=kernel, time_limit=task.seconds, random_state=task.seed).fit(task.X, task.y)
+        began, stages = time.perf_counter(), _Stages()
+        model = make({"time_limit": _SHARE * task.seconds, "random_state": task.seed, "callbacks": [stages]})
+        if hasattr(task.X, "columns"):
+            model = TableClassifier(model) if task.n_classes else TableRegressor(model)
+        model.fit(task.X, task.y)
+        stages.begin("predictions")
         fit_seconds = time.perf_counter() - began
-        note = f"{kernel_name(model.kernel_)}, {model.map_shape_}, {model.n_components_} directions"
-        return Answer(model.predict(task.X_test), model.components_, fit_seconds, note)
-
-    return Method(run, about, ("hkrr", "hkrr.estimators.ridge_cv"))
-
-
-def _ensemble() -> Method:
-    """Return `HyperKernelEnsemble` as a benchmark method. The estimator tunes itself within the time budget."""
-
-    def run(task: Task) -> Answer:
-        from hkrr.estimators.ensemble import HyperKernelEnsemble
-        from hkrr.kernels import kernel_name
-
-        began = time.perf_counter()
-        model = HyperKernelEnsemble(time_limit=task.seconds, random_state=task.seed).fit(task.X, task.y)
-        fit_seconds = time.perf_counter() - began
+        fitted = getattr(model, "model_", model)
+        members, weights = getattr(fitted, "members_", [fitted]), getattr(fitted, "weights_", [1.0])
         note = "; ".join(
-            f"{weight:.2f} {kernel_name(one.kernel_)}, {one.map_shape_}, {one.n_components_} directions"
-            for weight, one in zip(model.weights_, model.members_, strict=True)
+            f"{weight:.2f} {kernel_name(one.kernel_)}, {one.map_shape_}, {one.n_components_} directions, "
+            f"{len(one.centers_)} centers"
+            for weight, one in zip(weights, members, strict=True)
         )
-        return Answer(model.predict(task.X_test), model.members_[0].components_, fit_seconds, note)
+        predicted = predictions(model, task.X_test, task)
+        stages.begin("end")
+        note += "; " + ", ".join(f"{phase} {seconds:.1f} s" for phase, seconds in stages.seconds.items())
+        return Answer(predicted, members[0].components_, fit_seconds, note)
 
-    about = "`HyperKernelEnsemble` with default parameters, a weighted sum of models with different kernels and maps"
-    return Method(run, about, ("hkrr", "hkrr.estimators.ensemble"))
+    return Method(run, about, ("hkrr", module), (task_name,), raw)
+
+
+def _ridge_cv(kernel: str, about: str) -> Method:
+    def make(options: dict[str, Any]) -> Any:
+        from hkrr.estimators.ridge_cv import HyperKernelRidgeCV
+
+        return HyperKernelRidgeCV(kernel=kernel, **options)
+
+    return _ours(make, about, "hkrr.estimators.ridge_cv")
+
+
+def _ensemble(options: dict[str, Any]) -> Any:
+    from hkrr.estimators.ensemble import HyperKernelEnsemble
+
+    return HyperKernelEnsemble(**options)
+
+
+def _classifier(options: dict[str, Any]) -> Any:
+    from hkrr.estimators.classification import HyperKernelClassifier
+
+    return HyperKernelClassifier(**options)
 
 
 def _kernel_ridge(
@@ -162,9 +218,19 @@ def _rcls(rng: np.random.RandomState, task: Task) -> Setting:
 
 
 METHODS = {
-    "hkrr_ensemble": _ensemble(),
-    "hkrr": _hkrr("gaussian", "`HyperKernelRidgeCV` with default parameters (Gaussian kernel)"),
-    "hkrr_auto": _hkrr(
+    "hkrr_ensemble": _ours(
+        _ensemble,
+        "`HyperKernelEnsemble` with default parameters, a weighted sum of models with different kernels and maps",
+        "hkrr.estimators.ensemble",
+    ),
+    "hkrr_classifier": _ours(
+        _classifier,
+        "`HyperKernelClassifier` with default parameters",
+        "hkrr.estimators.classification",
+        CLASSIFICATION,
+    ),
+    "hkrr": _ridge_cv("gaussian", "`HyperKernelRidgeCV` with default parameters (Gaussian kernel)"),
+    "hkrr_auto": _ridge_cv(
         "auto", '`HyperKernelRidgeCV(kernel="auto")`, which chooses among seven kernels and three shapes of the map B'
     ),
     "krr": _kernel_ridge("at most 2,000 centers"),

@@ -1,14 +1,15 @@
 """The interface of a benchmark method, ``run(task) -> Answer``, and random search for methods that need tuning.
 
-Equal rules. Every method gets the same training rows, the same time budget and the same number of threads. A method
-that runs with its default parameters is fitted once. A method that tunes itself is called once, with the time budget.
-All other methods are tuned by random search. The search tries the default setting first, then random settings from the
-method's parameter ranges. Each setting is fitted to the same four fifths of the training rows and validated on the
-remaining fifth. The search stops when another setting and the final fit would probably exceed the time budget. The best
-setting is then fitted to all training rows. There are two exceptions. First, recursive feature machines (`rfm` and the
-xRFM package) choose the iteration by the error on a fifth of the training rows and are not fitted to these rows.
-Second, boosted trees use the validation rows for early stopping, and the final fit has the number of trees found in
-this way.
+Equal rules. Every method gets the same training rows, the same number of threads and the same hard time limit for
+tuning, fitting and predicting together. The process of a method that exceeds the limit is killed, and the method has
+lost on this problem. A method that tunes itself is called once, with the time limit. A method that runs with its
+default parameters is fitted once. All other methods are tuned by random search. The search tries the default setting
+first, then random settings from the method's parameter ranges. Each setting is fitted to the same four fifths of the
+training rows and validated on the remaining fifth, by the mean squared error or the log loss. The search stops when
+another setting and the final fit would probably exceed the time limit. The best setting is then fitted to all training
+rows, if there is time. There are two exceptions. First, recursive feature machines (`rfm` and the xRFM package) and the
+methods of pytabkit use a fifth of the training rows only for validation. Second, boosted trees use the validation rows
+for early stopping, and the final fit has the number of trees found in this way.
 """
 
 from __future__ import annotations
@@ -22,6 +23,9 @@ from typing import Any, NamedTuple, Protocol, Self
 import numpy as np
 
 from hkrr._base.linear_algebra import Array
+from hkrr.bench.preparation import numeric
+from hkrr.bench.scores import log_loss
+from hkrr.tables.held_out_comparison import stratified
 
 # Fraction of the training rows on which random search validates a setting.
 _VALIDATION_FRACTION = 0.2
@@ -29,29 +33,40 @@ _VALIDATION_FRACTION = 0.2
 MOST_SETTINGS = 200
 # Random search stops after this many successive draws of settings that were already tried.
 _MOST_DRAWS = 100
+# The final fit is skipped if less than this multiple of the time of the best setting is left. The final fit has a
+# quarter more rows, and the test rows must be predicted.
+_TIME_OF_FINAL_FIT = 1.3
+# The tasks of a method.
+REGRESSION, CLASSIFICATION = "regression", "classification"
 
 
 class Task(NamedTuple):
-    """The input of a method: training rows, test inputs, time budget in seconds, number of threads, seed."""
+    """The input of a method: training rows, test inputs, time limit in seconds, number of threads, seed.
 
-    X: Array
+    The inputs are arrays, or pandas data frames with text and missing values. The targets are numbers, or the integers
+    0, 1, ..., ``n_classes - 1`` if ``n_classes`` is positive.
+    """
+
+    X: Any
     y: Array
-    X_test: Array
+    X_test: Any
     seconds: float
     threads: int
     seed: int = 0
+    n_classes: int = 0
 
     def validation_split(self) -> tuple[Array, Array]:
         """Return the indices of the rows to fit and of the validation rows. The split is the same for every method."""
         order = np.random.RandomState(self.seed).permutation(len(self.y))
         n = round(_VALIDATION_FRACTION * len(order))
+        order = stratified(self.y, order, n) if self.n_classes else order
         return order[n:], order[:n]
 
 
 class Answer(NamedTuple):
     """The output of a method."""
 
-    # The predictions at the test rows.
+    # The predictions at the test rows: numbers (n_test,), or probabilities (n_test, n_classes).
     predicted: Array
     # The learned map B, or None if the method learns no map.
     components: Array | None = None
@@ -74,19 +89,30 @@ class Method:
     about: str
     # The modules that are imported before the time measurement starts.
     packages: tuple[str, ...] = ()
+    # What the method predicts: "regression", "classification" or both.
+    tasks: tuple[str, ...] = (REGRESSION,)
+    # The function of `hkrr.bench.preparation` that prepares a data frame for the method.
+    prepare: Callable[[Any, Any], tuple[Any, Any]] = numeric
 
     def missing(self) -> list[str]:
         """Return the names in ``packages`` that are not installed."""
         return [name for name in self.packages if find_spec(name.partition(".")[0]) is None]
 
+    def answer(self, task: Task) -> Answer:
+        """Prepare the inputs if they are data frames, and run the method."""
+        if hasattr(task.X, "columns"):
+            X, X_test = self.prepare(task.X, task.X_test)
+            task = task._replace(X=X, X_test=X_test)
+        return self.run(task)
+
 
 class Estimator(Protocol):
-    """A regressor in the style of scikit-learn."""
+    """A regressor or a classifier in the style of scikit-learn. A classifier also has `predict_proba`."""
 
-    def fit(self, X: Array, y: Array) -> Self:
+    def fit(self, X: Any, y: Array) -> Self:
         """Fit the estimator to training rows."""
 
-    def predict(self, X: Array) -> Array:
+    def predict(self, X: Any) -> Array:
         """Return the predictions for the rows of X."""
 
 
@@ -100,9 +126,9 @@ def tuned(make: Callable[[Setting, Task], Estimator], draw: Draw) -> Callable[[T
     """Return a function ``run(task)`` that tunes an estimator by random search.
 
     ``draw(rng, task)`` returns a random setting, a dict of parameter values. ``make(setting, task)`` returns an
-    unfitted estimator. To validate a setting, the estimator is fitted with ``fit`` and its mean squared error is
-    computed. If the estimator has a method ``fit_and_validate(X, y, X_validation, y_validation)``, this method is
-    called instead and must return the validation error.
+    unfitted estimator. To validate a setting, the estimator is fitted with ``fit``. If the estimator has a method
+    ``fit_with_validation(X, y, X_validation, y_validation)``, this method is called instead. The validation error is
+    the mean squared error, or the log loss for classes.
     """
 
     def run(task: Task) -> Answer:
@@ -111,10 +137,14 @@ def tuned(make: Callable[[Setting, Task], Estimator], draw: Draw) -> Callable[[T
         training, validation = task.validation_split()
         best, lowest, longest, n_failed, failure = None, np.inf, 0.0, 0, ""
         tried: set[str] = set()
+
+        def left() -> float:
+            return task.seconds - (time.perf_counter() - began)
+
         while len(tried) < MOST_SETTINGS:
             # Leave time for one more setting and for the final fit, which uses all training rows. The default setting
             # is always tried.
-            if tried and time.perf_counter() - began + 2.5 * longest > task.seconds:
+            if tried and 2.5 * longest > left():
                 break
             setting = _new_setting(draw, rng, task, tried)
             if setting is None:
@@ -126,22 +156,40 @@ def tuned(make: Callable[[Setting, Task], Estimator], draw: Draw) -> Callable[[T
                 error = _validation_error(model, task, training, validation)
             except Exception as reason:  # the setting cannot be fitted: try the next one
                 error, failure = np.inf, f"{type(reason).__name__}: {reason}"
+            seconds = time.perf_counter() - started
             n_failed += not np.isfinite(error)
-            longest = max(longest, time.perf_counter() - started)
+            longest = max(longest, seconds)
             if error < lowest:
-                best, chosen, lowest = model, setting, error
+                best, chosen, lowest, fit_seconds = model, setting, error, seconds
         if best is None:
             last = failure or "the validation error is not finite"
             raise RuntimeError(f"all {len(tried)} settings failed; the last error was {last}")
-        started = time.perf_counter()
-        best.fit(task.X, task.y)
-        fit_seconds = time.perf_counter() - started
         failed = f", {n_failed} failed" if n_failed else ""
         note = f"{len(tried)} settings{failed}, chosen: {describe(chosen)}"
+        if _TIME_OF_FINAL_FIT * fit_seconds < left():
+            started = time.perf_counter()
+            best.fit(task.X, task.y)
+            fit_seconds = time.perf_counter() - started
+        else:
+            note += ", no time for the final fit"
         components, ordered = components_of(best)
-        return Answer(np.ravel(best.predict(task.X_test)), components, fit_seconds, note, ordered)
+        return Answer(predictions(best, task.X_test, task), components, fit_seconds, note, ordered)
 
     return run
+
+
+def predictions(model: Any, X: Any, task: Task) -> Array:
+    """Return the predictions of a fitted model: numbers, or the probabilities of all classes of the task."""
+    if not task.n_classes:
+        return np.ravel(np.asarray(model.predict(X), dtype=np.float64))
+    probabilities = np.zeros((len(X), task.n_classes))
+    probabilities[:, np.asarray(model.classes_, dtype=int)] = model.predict_proba(X)
+    return probabilities
+
+
+def take(X: Any, index: Array) -> Any:
+    """Return the rows of an array or a data frame with the given positions."""
+    return X.iloc[index] if hasattr(X, "iloc") else X[index]
 
 
 def _new_setting(draw: Draw, rng: np.random.RandomState, task: Task, tried: set[str]) -> Setting | None:
@@ -157,13 +205,16 @@ def _new_setting(draw: Draw, rng: np.random.RandomState, task: Task, tried: set[
     return None
 
 
-def _validation_error(model: Estimator, task: Task, training: Array, validation: Array) -> float:
-    """Fit the model to the training rows, and return its mean squared error on the validation rows."""
-    X, y, X_validation, y_validation = task.X[training], task.y[training], task.X[validation], task.y[validation]
-    if hasattr(model, "fit_and_validate"):
-        return float(model.fit_and_validate(X, y, X_validation, y_validation))
-    predicted = np.ravel(model.fit(X, y).predict(X_validation))
-    return float(np.mean((predicted - y_validation) ** 2))
+def _validation_error(model: Any, task: Task, training: Array, validation: Array) -> float:
+    """Fit the model to the training rows, and return its error on the validation rows."""
+    X, X_validation = take(task.X, training), take(task.X, validation)
+    y, y_validation = task.y[training], task.y[validation]
+    if hasattr(model, "fit_with_validation"):
+        model.fit_with_validation(X, y, X_validation, y_validation)
+    else:
+        model.fit(X, y)
+    predicted = predictions(model, X_validation, task)
+    return log_loss(y_validation, predicted) if task.n_classes else float(np.mean((predicted - y_validation) ** 2))
 
 
 def describe(setting: Setting) -> str:

@@ -14,12 +14,23 @@ from rich.table import Table
 
 from hkrr.bench import METHODS, figures, report
 from hkrr.bench.benchmark_runner import Row, Rules, run_cells
-from hkrr.bench.problems import PLANTED_SUITE, label, load_problem, planted_names
-from hkrr.bench.ranking import collect_results
+from hkrr.bench.method_interface import CLASSIFICATION, REGRESSION
+from hkrr.bench.problems import PLANTED_SUITE, SKLEARN, label, load_problem, planted_names
+from hkrr.bench.ranking import groups
 from hkrr.cli._console import format_progress, make_output_folder, print_line, progress_bar
 
 # Columns of the table of results that are written to README.md, but not printed on the terminal.
 _HIDDEN_COLUMNS = ("last fit", "MB", "failed")
+# The words that select groups of methods.
+_FAST = ("hkrr_ensemble", "hkrr_classifier", "ridge", "logistic", "krr", "svc", "random_forest", "hist_boosting")
+_GROUPS = {
+    "fast": (*_FAST, "catboost", "lightgbm"),
+    "tables": (
+        *("hkrr", "hkrr_auto", *_FAST, "catboost", "catboost_td", "lightgbm", "lightgbm_td", "xgboost", "xgboost_td"),
+        *("realmlp_td", "xrfm", "xrfm_tuned", "gpytorch_ard"),
+    ),
+    "all": tuple(METHODS),
+}
 
 
 def bench(
@@ -30,36 +41,45 @@ def bench(
             f"sines:m=600,D=50,d=3,seed=0 with m training rows, D columns and d directions (models: "
             f"{', '.join(planted_names())}); a table such as prices.csv or prices.parquet, followed by :target=price "
             "if the target is not the last column; FOLDER:split=0 for a folder with data.csv.gz and test_mask.csv.gz; "
-            "or openml:NAME for a data set of OpenML. 'planted' stands for the "
-            f"{len(PLANTED_SUITE)} planted models of the published benchmark.",
+            f"{', '.join(f'sklearn:{each}' for each in SKLEARN)}; or openml:NAME for a data set of OpenML. 'planted' "
+            f"stands for the {len(PLANTED_SUITE)} planted models of the published benchmark.",
             show_default=False,
         ),
     ],
     methods: Annotated[
-        str, typer.Option(help=f"Names of methods separated by commas, or 'all'. Methods: {', '.join(METHODS)}.")
-    ] = "hkrr,krr,rfm,relu,random_forest,sk_krr",
-    seconds: Annotated[float, typer.Option(min=1.0, help="Seconds for tuning and fitting each method.")] = 30.0,
-    threads: Annotated[int, typer.Option(min=1, help="Threads for each method.")] = 1,
+        str,
+        typer.Option(
+            help="Names of methods separated by commas, or 'fast' (methods that are quickly fitted), 'tables' (the "
+            f"methods of the published benchmark of tables) or 'all'. Methods: {', '.join(METHODS)}. Each method runs "
+            "on the problems that it is made for: regression, classes or both."
+        ),
+    ] = "fast",
+    seconds: Annotated[
+        float, typer.Option(min=1.0, help="Time limit for tuning, fitting and predicting, the same for each method.")
+    ] = 30.0,
+    threads: Annotated[int, typer.Option(min=1, help="Threads for each method.")] = 2,
     n_jobs: Annotated[int, typer.Option(min=1, help="Number of parallel fits, each in its own process.")] = 1,
-    limit: Annotated[float, typer.Option(min=1.0, help="Seconds after which the process of a fit is killed.")] = 600.0,
     out: Annotated[Path, typer.Option(help="Output folder for bench.csv, README.md and the figures.")] = Path("bench"),
 ) -> None:
     """Compare methods on problems, and write the results to a CSV file, a page and figures.
 
     A fifth of the rows of a table are test rows. For FOLDER:split=k, column k
-    of test_mask.csv.gz marks the test rows. Rows of a table with missing
-    values are dropped, and text columns are one-hot encoded. A different seed
-    or split gives different training and test rows. If a problem is given with
-    several seeds, the page shows the mean over the seeds. After Ctrl-C, the
+    of test_mask.csv.gz marks the test rows. Whether the target contains
+    numbers or classes is inferred, and printed; :task=regression or
+    :task=classification overrides it. Each method handles text and missing
+    values in its own way. A different seed or split gives different training
+    and test rows. If a problem is given with several seeds, the page shows the
+    mean over the seeds. A method that exceeds the time limit by more than a
+    twentieth and a second is killed, and ranked last. After Ctrl-C, the
     finished fits are kept. Run the same command again to resume.
     """
     console = Console()
     requested = _known_methods(console, methods)
     names = _installed_methods(console, requested)
     wanted = [each for problem in problems for each in (PLANTED_SUITE if problem == "planted" else (problem,))]
-    about = _check_problems(console, list(dict.fromkeys(wanted)))
+    about = _check_problems(console, list(dict.fromkeys(wanted)), names)
     make_output_folder(console, out)
-    rules = Rules(seconds, threads, limit)
+    rules = Rules(seconds, threads)
     try:
         rows = _with_progress(console, wanted, names, rules, out / "bench.csv", n_jobs)
     except KeyboardInterrupt:
@@ -79,11 +99,15 @@ def bench(
 
 def _known_methods(console: Console, methods: str) -> list[str]:
     """Return the requested methods without duplicates. If one is unknown, print an error and exit with status 2."""
-    names = list(METHODS) if methods == "all" else [name.strip() for name in methods.split(",") if name.strip()]
+    given = [name.strip() for name in methods.split(",") if name.strip()]
+    names = [each for name in given for each in _GROUPS.get(name, (name,))]
     unknown = [name for name in names if name not in METHODS]
     if unknown or not names:
         print_line(
-            console, f"There is no method {(unknown or [''])[0]!r}; choose from {', '.join(METHODS)}, or 'all'.", "red"
+            console,
+            f"There is no method {(unknown or [''])[0]!r}; choose from {', '.join(METHODS)}, or use --methods "
+            f"{', '.join(_GROUPS)}.",
+            "red",
         )
         raise typer.Exit(2)
     return list(dict.fromkeys(names))
@@ -108,10 +132,10 @@ def _installed_methods(console: Console, names: list[str]) -> list[str]:
     return [name for name in names if name not in missing]
 
 
-def _check_problems(console: Console, problems: list[str]) -> list[str]:
+def _check_problems(console: Console, problems: list[str], methods: list[str]) -> list[str]:
     """Load each problem, to detect errors before the fits. Print and return the descriptions of the tables.
 
-    If a problem cannot be loaded, print the reason and exit with status 2.
+    If a problem cannot be loaded, or if no method suits its task, print the reason and exit with status 2.
     """
     labels: dict[str, str] = {}
     about = []
@@ -122,7 +146,13 @@ def _check_problems(console: Console, problems: list[str]) -> list[str]:
                     f"{labels[name]!r} and {problem!r} have the same name {name!r}; rename one of the files"
                 )
             labels[name] = problem
-            description = load_problem(problem).about
+            loaded = load_problem(problem)
+            task, description = CLASSIFICATION if loaded.n_classes else REGRESSION, loaded.about
+            if not any(task in METHODS[each].tasks for each in methods):
+                suitable = ", ".join(each for each, method in METHODS.items() if task in method.tasks)
+                raise ValueError(
+                    f"problem {problem!r}: none of the methods is made for {task}; choose --methods from {suitable}"
+                )
         except (ValueError, OSError, ImportError) as error:
             print_line(console, f"{error}", "red")
             raise typer.Exit(2) from None
@@ -134,17 +164,18 @@ def _check_problems(console: Console, problems: list[str]) -> list[str]:
 
 def _print_results(console: Console, rows: list[Row]) -> None:
     """Print a table with the main results of each method, then the fits that failed."""
-    lines = [
-        {name: value.replace(" of ", "/") for name, value in line.items() if name not in _HIDDEN_COLUMNS}
-        for line in report.summary(collect_results(rows))
-    ]
-    table = Table(box=None, padding=(0, 1), pad_edge=False, header_style="bold")
-    for name in lines[0]:
-        # On a narrow terminal, headings may be wrapped, but names and numbers must not be.
-        table.add_column(name, min_width=max(len(line[name]) for line in lines))
-    for line in lines:
-        table.add_row(*line.values())
-    console.print(table)
+    for heading, results in groups(rows).items():
+        lines = [
+            {name: value.replace(" of ", "/") for name, value in line.items() if name not in _HIDDEN_COLUMNS}
+            for line in report.summary(results)
+        ]
+        table = Table(title=heading, title_justify="left", box=None, padding=(0, 1), pad_edge=False)
+        for name in lines[0]:
+            # On a narrow terminal, headings may be wrapped, but names and numbers must not be.
+            table.add_column(name, min_width=max(len(line[name]) for line in lines))
+        for line in lines:
+            table.add_row(*line.values())
+        console.print(table)
     for row in rows:
         if row.get("error"):
             print_line(console, f"failed: {row['problem']} {row['method']}: {row['error']}", "yellow")
@@ -158,8 +189,8 @@ def write_page(rows: list[Row], out: Path, rules: Rules, about: list[str], missi
     command = " ".join(["hkrr", *(shlex.quote(_without_path(word)) for word in sys.argv[1:])])
     threads = "one thread" if rules.threads == 1 else f"{rules.threads} threads"
     budget = (
-        f"Each method has {rules.seconds:g} s for tuning and fitting, and {threads}. Each fit runs in its own process, "
-        f"which is killed after {rules.limit:g} s"
+        f"Each method has {rules.seconds:g} s for tuning, fitting and predicting, and {threads}. Each fit runs in its "
+        f"own process, which is killed after {rules.most_seconds:g} s"
     )
     drawn = figures.draw(rows, out)
     return report.write(rows, out, drawn, command=command, budget=budget, methods=METHODS, about=about, missing=missing)

@@ -128,7 +128,7 @@ def hold_out(
         )
     order = np.random.RandomState(seed).permutation(len(y))
     if found.of_classes:
-        order = _stratified(y, order, n_test)
+        order = stratified(y, order, n_test)
     test, train = np.sort(order[:n_test]), np.sort(order[n_test:])
     if np.all(y[train] == y[train[0]]):
         where = "row" if np.all(y == y[0]) else "training row"
@@ -138,7 +138,7 @@ def hold_out(
     return Split(target, inputs.iloc[train], y[train], inputs.iloc[test], y[test], seed, about, found)
 
 
-def _stratified(labels: Array, order: Array, n_test: int) -> Array:
+def stratified(labels: Array, order: Array, n_test: int) -> Array:
     """Reorder the rows such that the classes are about as frequent among the first `n_test` rows as among all rows.
 
     The share of a class is rounded down. The remaining rows come from the classes with the largest remainders. The last

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hkrr.bench.method_interface import Method
-from hkrr.bench.other_packages import boosted_trees, gpytorch, scikit_learn, xrfm
+from hkrr.bench.other_packages import boosted_trees, gpytorch, pytabkit, scikit_learn, xrfm
 
-MODULES = (scikit_learn, gpytorch, boosted_trees, xrfm)
+MODULES = (scikit_learn, gpytorch, boosted_trees, pytabkit, xrfm)
 METHODS: dict[str, Method] = {name: method for module in MODULES for name, method in module.METHODS.items()}

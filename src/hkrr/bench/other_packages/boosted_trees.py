@@ -1,4 +1,7 @@
-"""Boosted trees: CatBoost, LightGBM and XGBoost. Early stopping chooses the number of trees."""
+"""Boosted trees: CatBoost, LightGBM and XGBoost. Early stopping chooses the number of trees.
+
+Each package handles categories and missing values itself.
+"""
 
 from __future__ import annotations
 
@@ -9,16 +12,18 @@ from typing import Any
 import numpy as np
 
 from hkrr._base.linear_algebra import Array
-from hkrr.bench.method_interface import Method, Setting, Task, log_uniform, tuned
+from hkrr.bench.method_interface import CLASSIFICATION, REGRESSION, Method, Setting, Task, log_uniform, tuned
+from hkrr.bench.preparation import categorical_columns, texts_of_categories, typed
 
 # Maximum number of trees. A fit stops earlier if the validation error has not decreased for _PATIENCE trees.
 _MOST_TREES, _PATIENCE = 5000, 100
-# Fraction of the time budget that one fit with early stopping may use.
+_BOTH = (REGRESSION, CLASSIFICATION)
+# Fraction of the time limit that one fit with early stopping may use.
 _SHARE = 0.4
 # The type of the validation rows, a pair of inputs and target.
-Validation = tuple[Array, Array]
+Validation = tuple[Any, Array]
 # The type of a function that fits a model with early stopping until a deadline, and returns the best number of trees.
-Grow = Callable[[Any, Array, Array, Validation, float], int]
+Grow = Callable[[Any, Any, Array, Validation, float], int]
 
 
 class Boosted:
@@ -27,25 +32,34 @@ class Boosted:
     def __init__(self, task: Task, make: Callable[[int], Any], grow: Grow) -> None:
         self.task, self.make, self.grow = task, make, grow
 
-    def fit_and_validate(self, X: Array, y: Array, X_validation: Array, y_validation: Array) -> float:
-        """Choose the number of trees by early stopping, and return the validation error."""
-        model = self.make(_MOST_TREES)
+    def fit_with_validation(self, X: Any, y: Array, X_validation: Any, y_validation: Array) -> Boosted:
+        """Fit, and choose the number of trees by early stopping."""
+        self.model = self.make(_MOST_TREES)
         deadline = time.perf_counter() + _SHARE * self.task.seconds
-        self.n_trees = max(1, self.grow(model, X, y, (X_validation, y_validation), deadline))
-        return float(np.mean((np.asarray(model.predict(X_validation)) - y_validation) ** 2))
+        self.n_trees = max(1, self.grow(self.model, X, y, (X_validation, y_validation), deadline))
+        return self
 
-    def fit(self, X: Array, y: Array) -> Boosted:
+    def fit(self, X: Any, y: Array) -> Boosted:
         """Fit with the chosen number of trees."""
         self.model = self.make(self.n_trees).fit(X, y)
         return self
 
-    def predict(self, X: Array) -> Array:
-        """Return the predictions of the final fit."""
+    @property
+    def classes_(self) -> Array:
+        """The classes of the last fit."""
+        return np.asarray(self.model.classes_)
+
+    def predict(self, X: Any) -> Array:
+        """Return the predictions of the last fit."""
         return np.asarray(self.model.predict(X))
+
+    def predict_proba(self, X: Any) -> Array:
+        """Return the probabilities of the classes, from the last fit."""
+        return np.asarray(self.model.predict_proba(X))
 
 
 def _catboost(setting: Setting, task: Task) -> Boosted:
-    from catboost import CatBoostRegressor
+    from catboost import CatBoostClassifier, CatBoostRegressor
 
     options = {
         "learning_rate": 0.05,
@@ -53,6 +67,7 @@ def _catboost(setting: Setting, task: Task) -> Boosted:
         "random_seed": task.seed,
         "verbose": False,
         "allow_writing_files": False,
+        "cat_features": categorical_columns(task.X),
         **setting,
     }
 
@@ -64,7 +79,8 @@ def _catboost(setting: Setting, task: Task) -> Boosted:
         model.fit(X, y, eval_set=validation, early_stopping_rounds=_PATIENCE, callbacks=[TimeLimit()])
         return int(model.best_iteration_) + 1
 
-    return Boosted(task, lambda n: CatBoostRegressor(iterations=n, **options), grow)
+    trees = CatBoostClassifier if task.n_classes else CatBoostRegressor
+    return Boosted(task, lambda n: trees(iterations=n, **options), grow)
 
 
 def _draw_catboost(rng: np.random.RandomState, task: Task) -> Setting:
@@ -77,7 +93,7 @@ def _draw_catboost(rng: np.random.RandomState, task: Task) -> Setting:
 
 
 def _lightgbm(setting: Setting, task: Task) -> Boosted:
-    from lightgbm import LGBMRegressor, early_stopping
+    from lightgbm import LGBMClassifier, LGBMRegressor, early_stopping
     from lightgbm.callback import EarlyStopException
 
     options = {
@@ -100,7 +116,8 @@ def _lightgbm(setting: Setting, task: Task) -> Boosted:
         model.fit(X, y, eval_X=validation[0], eval_y=validation[1], callbacks=[check_time, stop])
         return int(model.best_iteration_) or int(model.n_estimators_)
 
-    return Boosted(task, lambda n: LGBMRegressor(n_estimators=n, **options), grow)
+    trees = LGBMClassifier if task.n_classes else LGBMRegressor
+    return Boosted(task, lambda n: trees(n_estimators=n, **options), grow)
 
 
 def _draw_lightgbm(rng: np.random.RandomState, task: Task) -> Setting:
@@ -114,7 +131,7 @@ def _draw_lightgbm(rng: np.random.RandomState, task: Task) -> Setting:
 
 
 def _xgboost(setting: Setting, task: Task) -> Boosted:
-    from xgboost import XGBRegressor
+    from xgboost import XGBClassifier, XGBRegressor
     from xgboost.callback import TrainingCallback
 
     options = {
@@ -124,6 +141,7 @@ def _xgboost(setting: Setting, task: Task) -> Boosted:
         "n_jobs": task.threads,
         "random_state": task.seed,
         "verbosity": 0,
+        "enable_categorical": True,
         **setting,
     }
 
@@ -139,7 +157,8 @@ def _xgboost(setting: Setting, task: Task) -> Boosted:
         model.set_params(early_stopping_rounds=_PATIENCE, callbacks=[TimeLimit(deadline)])
         return int(model.fit(X, y, eval_set=[validation], verbose=False).best_iteration) + 1
 
-    return Boosted(task, lambda n: XGBRegressor(n_estimators=n, **options), grow)
+    trees = XGBClassifier if task.n_classes else XGBRegressor
+    return Boosted(task, lambda n: trees(n_estimators=n, **options), grow)
 
 
 def _draw_xgboost(rng: np.random.RandomState, task: Task) -> Setting:
@@ -152,14 +171,14 @@ def _draw_xgboost(rng: np.random.RandomState, task: Task) -> Setting:
     }
 
 
+_HOW = "with the number of trees chosen by early stopping"
 METHODS = {
-    "catboost": Method(
-        tuned(_catboost, _draw_catboost), "CatBoost with the number of trees chosen by early stopping", ("catboost",)
-    ),
-    "lightgbm": Method(
-        tuned(_lightgbm, _draw_lightgbm), "LightGBM with the number of trees chosen by early stopping", ("lightgbm",)
-    ),
-    "xgboost": Method(
-        tuned(_xgboost, _draw_xgboost), "XGBoost with the number of trees chosen by early stopping", ("xgboost",)
-    ),
+    name: Method(
+        tuned(make, draw), f"{title} with the number of trees chosen by early stopping", (name,), _BOTH, prepare
+    )
+    for name, title, make, draw, prepare in (
+        ("catboost", "CatBoost", _catboost, _draw_catboost, texts_of_categories),
+        ("lightgbm", "LightGBM", _lightgbm, _draw_lightgbm, typed),
+        ("xgboost", "XGBoost", _xgboost, _draw_xgboost, typed),
+    )
 }

@@ -21,7 +21,7 @@ _LEARNING_ROWS, _EXACT_ROWS, _BLOCK = 1000, 5000, 2000
 _LEARNING_RATE, _MOST_STEPS = 0.05, 1000
 # Learning stops if the evidence per row increases by at most _GAIN in _PATIENCE iterations.
 _PATIENCE, _GAIN = 50, 1e-4
-# Fraction of the time budget for learning. The rest is for the predictions.
+# Fraction of the time limit for learning. The rest is for the predictions.
 _SHARE = 0.7
 # Numbers of rows of the linear map that are tried.
 _DIRECTIONS = (1, 3, 6)

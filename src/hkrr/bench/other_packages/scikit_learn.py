@@ -1,4 +1,4 @@
-"""Scikit-learn's kernel ridge regression, neural network, random forest and Gaussian process."""
+"""Scikit-learn's linear models, kernel methods, neural network, tree ensembles and Gaussian process."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ import numpy as np
 from scipy.optimize import minimize
 
 from hkrr._base.linear_algebra import Array
-from hkrr.bench.method_interface import Answer, Method, Setting, Task, log_uniform, tuned
+from hkrr.bench.method_interface import CLASSIFICATION, REGRESSION, Answer, Method, Setting, Task, log_uniform, tuned
 
 # The Gaussian process learns its length scales on at most _GP_ROWS rows, during the fraction _GP_SHARE of the time
-# budget. The final fit uses at most _GP_EXACT_ROWS rows, and the test rows are predicted in blocks of about _BLOCK
+# limit. The final fit uses at most _GP_EXACT_ROWS rows, and the test rows are predicted in blocks of about _BLOCK
 # rows.
 _GP_ROWS, _GP_SHARE, _GP_EXACT_ROWS, _BLOCK = 1000, 0.7, 5000, 2000
+_BOTH = (REGRESSION, CLASSIFICATION)
 
 
 def standardised(model: Any) -> Any:
@@ -59,13 +60,67 @@ def _draw_mlp(rng: np.random.RandomState, task: Task) -> Setting:
 
 
 def _forest(setting: Setting, task: Task) -> Any:
-    from sklearn.ensemble import RandomForestRegressor
+    from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 
-    return RandomForestRegressor(n_jobs=task.threads, random_state=task.seed, **setting)
+    forest = RandomForestClassifier if task.n_classes else RandomForestRegressor
+    return forest(n_jobs=task.threads, random_state=task.seed, **setting)
 
 
 def _draw_forest(rng: np.random.RandomState, task: Task) -> Setting:
     return {"max_features": float(rng.uniform(0.2, 1.0)), "min_samples_leaf": int(rng.choice([1, 2, 3, 5, 10]))}
+
+
+def _boosting(setting: Setting, task: Task) -> Any:
+    from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+
+    boosting = HistGradientBoostingClassifier if task.n_classes else HistGradientBoostingRegressor
+    return boosting(early_stopping=True, max_iter=1000, random_state=task.seed, **setting)
+
+
+def _draw_boosting(rng: np.random.RandomState, task: Task) -> Setting:
+    return {
+        "learning_rate": log_uniform(rng, 0.01, 0.3),
+        "max_leaf_nodes": int(rng.choice([7, 15, 31, 63])),
+        "min_samples_leaf": int(rng.choice([5, 10, 20, 50])),
+        "max_features": float(rng.uniform(0.4, 1.0)),
+        "l2_regularization": log_uniform(rng, 1e-3, 10.0),
+    }
+
+
+def _ridge(setting: Setting, task: Task) -> Any:
+    from sklearn.linear_model import Ridge
+
+    return standardised(Ridge(**setting))
+
+
+def _draw_ridge(rng: np.random.RandomState, task: Task) -> Setting:
+    return {"alpha": log_uniform(rng, 1e-3, 1e4)}
+
+
+def _logistic(setting: Setting, task: Task) -> Any:
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    return make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000, **setting))
+
+
+def _draw_logistic(rng: np.random.RandomState, task: Task) -> Setting:
+    return {"C": log_uniform(rng, 1e-4, 1e3)}
+
+
+def _svc(setting: Setting, task: Task) -> Any:
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+    from sklearn.svm import SVC
+
+    # The parameter is deprecated, but the probabilities of CalibratedClassifierCV have a higher log loss.
+    warnings.filterwarnings("ignore", message=".*probability.*", category=FutureWarning)
+    return make_pipeline(StandardScaler(), SVC(probability=True, random_state=task.seed, **setting))
+
+
+def _draw_svc(rng: np.random.RandomState, task: Task) -> Setting:
+    return {"C": log_uniform(rng, 0.1, 1e3), "gamma": log_uniform(rng, 0.01, 10.0) / task.X.shape[1]}
 
 
 class _Process:
@@ -128,14 +183,31 @@ def _gpr(task: Task) -> Answer:
 
 
 METHODS = {
+    "ridge": Method(tuned(_ridge, _draw_ridge), "scikit-learn's `Ridge`", ("sklearn.linear_model",)),
+    "logistic": Method(
+        tuned(_logistic, _draw_logistic),
+        "scikit-learn's `LogisticRegression`",
+        ("sklearn.linear_model",),
+        (CLASSIFICATION,),
+    ),
     "sk_krr": Method(
         tuned(_kernel_ridge, _draw_kernel_ridge), "scikit-learn's `KernelRidge`", ("sklearn.kernel_ridge",)
+    ),
+    "svc": Method(
+        tuned(_svc, _draw_svc),
+        "scikit-learn's `SVC` with `probability=True` (pairwise Platt scaling)",
+        ("sklearn.svm",),
+        (CLASSIFICATION,),
     ),
     "mlp": Method(
         tuned(_mlp, _draw_mlp), "scikit-learn's `MLPRegressor`, one to three hidden layers", ("sklearn.neural_network",)
     ),
-    "random_forest": Method(
-        tuned(_forest, _draw_forest), "scikit-learn's `RandomForestRegressor`", ("sklearn.ensemble",)
+    "random_forest": Method(tuned(_forest, _draw_forest), "scikit-learn's random forest", ("sklearn.ensemble",), _BOTH),
+    "hist_boosting": Method(
+        tuned(_boosting, _draw_boosting),
+        "scikit-learn's histogram gradient boosting with early stopping",
+        ("sklearn.ensemble",),
+        _BOTH,
     ),
     "gpr": Method(
         _gpr,

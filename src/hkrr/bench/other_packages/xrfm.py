@@ -16,6 +16,8 @@ from hkrr.bench.method_interface import Answer, Method, Setting, Task, describe,
 # Number of rows of the subsample on which random settings are first compared. The subsample is used if there are more
 # than twice as many training rows, not counting the validation rows: a fit to all training rows can then take minutes.
 _SCREENING_ROWS = 1000
+# Fraction of the time left that is passed to a fit as its time limit. xRFM exceeds its limit by up to one iteration.
+_SHARE = 0.8
 
 
 class _Fitted(NamedTuple):
@@ -83,7 +85,7 @@ def _defaults(task: Task) -> Answer:
     """
     data, (training, validation) = _Standardized(task), task.validation_split()
     began = time.perf_counter()
-    model = data.fit(training, validation, None, None).model
+    model = data.fit(training, validation, None, _SHARE * task.seconds).model
     return Answer(data.predict(model), None, time.perf_counter() - began, "default")
 
 
@@ -98,7 +100,7 @@ def _tuned(task: Task) -> Answer:
     began = time.perf_counter()
     data, (training, validation) = _Standardized(task), task.validation_split()
     rng = np.random.RandomState(task.seed)
-    best, chosen, tried, n_failed = data.fit(training, validation, None, None), "default", 1, 0
+    best, chosen, tried, n_failed = data.fit(training, validation, None, _SHARE * task.seconds), "default", 1, 0
     fit_seconds = longest = time.perf_counter() - began
 
     def left() -> float:
@@ -109,7 +111,7 @@ def _tuned(task: Task) -> Answer:
         screened: list[tuple[float, int, Setting]] = []
         while not screened or left() > until:
             setting = _draw(rng)
-            small = _try(data, training[:_SCREENING_ROWS], validation[:_SCREENING_ROWS], setting, None)
+            small = _try(data, training[:_SCREENING_ROWS], validation[:_SCREENING_ROWS], setting, _SHARE * left())
             n_failed += small.model is None
             screened.append((small.loss, len(screened), setting))
         candidates, most = [min(screened)[2]], 1
@@ -117,11 +119,11 @@ def _tuned(task: Task) -> Answer:
     else:
         candidates, most = [], 200
     for k in range(most):
-        if k and longest > left():
+        if longest > left():
             break
         setting = candidates[k] if candidates else _draw(rng)
         started = time.perf_counter()
-        other = _try(data, training, validation, setting, max(left(), fit_seconds))
+        other = _try(data, training, validation, setting, _SHARE * left())
         n_failed += other.model is None
         seconds = time.perf_counter() - started
         longest, tried = max(longest, seconds), tried + (not candidates)
