@@ -111,6 +111,21 @@ def test_flexible_maps_for_which_there_is_no_time_are_left_out(monkeypatch):
     assert_array_equal(found.n_parameters, [1.0, 2.0])
 
 
+@pytest.mark.parametrize("far", [(), (3,), (2, 3)])
+def test_in_a_regression_flexible_maps_with_a_high_score_are_left_out(monkeypatch, far):
+    """Test that flexible maps far above the best score are left out, and that the others have the lower price."""
+    close = [k for k in (2, 3) if k not in far]
+    check, (candidates, left_out) = _Check(monkeypatch, [10.0 * k for k in close]), _four()
+    candidates = [replace(one, score=1e6 if k in far else -1.0 * k) for k, one in enumerate(candidates)]
+    problem = replace(_problem(), stacking=LEAST_SQUARES)
+    kept, found = _cross_fit_flexible_maps(problem, candidates, left_out._replace(price=LEAST_SQUARES.price))
+    assert check.calls == ([[candidates[k] for k in close]] if close else [])
+    assert kept == [candidates[k] for k in (0, 1, *close)]
+    assert _firsts(found) == [0.0, 1.0, *(10.0 * k for k in close)]
+    share = LEAST_SQUARES.cross_fit_price / LEAST_SQUARES.price
+    assert_allclose(found.n_parameters, [1.0, 2.0, *(share * PARAMETERS[k] for k in close)])
+
+
 def test_if_no_candidate_would_remain_all_are_kept(monkeypatch):
     check, (candidates, left_out) = _Check(monkeypatch, [None] * 4), _four()
     left_out = left_out._replace(n_parameters=PARAMETERS + 2.0)

@@ -273,10 +273,12 @@ def _cross_fit_flexible_maps(
     if not np.any(flexible) or not problem.in_time:
         return candidates, left_out
     predictions: list[Array | None] = list(left_out.predictions)
-    for k in np.flatnonzero(flexible & ~close):
+    for k in np.flatnonzero(flexible):
         predictions[k] = None
-    for k, crossed in zip(chosen, HeldOutCheck(problem).out_of_fold([candidates[k] for k in chosen]), strict=True):
-        predictions[k] = crossed
+    if len(chosen) > 0:
+        crossed = HeldOutCheck(problem).out_of_fold([candidates[k] for k in chosen])
+        for k, one in zip(chosen, crossed, strict=True):
+            predictions[k] = one
     kept = [k for k, one in enumerate(predictions) if one is not None]
     if not kept:
         return candidates, left_out
