@@ -18,7 +18,7 @@ from sklearn.model_selection import cross_val_score
 
 import hkrr
 from hkrr._storage.safetensors_format import pack
-from hkrr.tables import TableRegressor, compare, describe, hold_out
+from hkrr.tables import TableRegressor, compare, describe, hold_out, table_model
 from hkrr.tables.missing import missing_matrix
 from support.hostile_files import load, refused
 from support.house_table import TARGET, table
@@ -281,3 +281,25 @@ def test_mutated_files_are_refused_or_usable(saved, split, seeds):
         with warnings.catch_warnings(), contextlib.suppress(hkrr.TableError):  # if a column type or name changed
             warnings.simplefilter("ignore")  # changed numbers near 1e308 overflow and cause warnings
             assert len(found.predict(split.test)) == len(split.test)
+
+
+@pytest.mark.parametrize("seconds", [0.5, 100.0])
+def test_the_encoding_counts_in_the_time_limit(seconds, monkeypatch):
+    """Test that the regressor gets the time that the encoding has left, at least a tenth of the limit."""
+    clock = iter([0.0, seconds])
+    monkeypatch.setattr(table_model, "perf_counter", lambda: next(clock))
+    frame = pd.DataFrame({"x": np.arange(20.0), "colour": ["red", "blue"] * 10})
+    seen = []
+
+    class Limited(LinearRegression):
+        def __init__(self, time_limit=None):
+            super().__init__()
+            self.time_limit = time_limit
+
+        def fit(self, X, y):
+            seen.append(self.time_limit)
+            return super().fit(X, y)
+
+    model = TableRegressor(Limited(time_limit=2.0)).fit(frame, np.arange(20.0))
+    assert seen == [max(2.0 - seconds, 0.2)]
+    assert model.model_.time_limit == 2.0

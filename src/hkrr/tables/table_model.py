@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
@@ -22,6 +25,24 @@ from hkrr.tables.type_inference import learn_encoder
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+# Minimum fraction of a time limit that is left for the fit after the encoding of the columns.
+_LEAST_SHARE = 0.1
+
+
+@contextmanager
+def _less_time(model: Any, seconds: float) -> Iterator[None]:
+    """Reduce the time limit of a model, if it has one, by the given number of seconds."""
+    limit = getattr(model, "time_limit", None)
+    if not isinstance(limit, (int, float)):
+        yield  # without a limit, or with an invalid one, of which the fit complains
+        return
+    model.time_limit = max(limit - seconds, _LEAST_SHARE * limit)
+    try:
+        yield
+    finally:
+        model.time_limit = limit
 
 
 class TableModel(BaseEstimator):
@@ -57,6 +78,7 @@ class TableModel(BaseEstimator):
         -------
         self
         """
+        began = perf_counter()
         check_choice("missing", self.missing, ("impute", "refuse"))
         frame = as_frame(X)
         with restored_on_failure(self):
@@ -77,7 +99,8 @@ class TableModel(BaseEstimator):
                     weights = weights if sample_weight is None else weights * np.asarray(sample_weight)
                     options = {"sample_weight": weights}
             try:
-                self.model_ = model.fit(encoded, y, **options)
+                with _less_time(model, perf_counter() - began):
+                    self.model_ = model.fit(encoded, y, **options)
             except KeyboardInterrupt as stop:
                 if best_model_so_far(stop) is None:
                     raise
