@@ -90,7 +90,8 @@ def run(workers: dict[str, Worker], cases: Sequence[Row], table: Table) -> None:
 def summary(rows: Sequence[Row], problems: Sequence[str]) -> Iterator[Row]:
     """Yield a row of statistics for each variant, computed over the cases of the given problems.
 
-    "time / default" is the median over the cases of the time of the variant divided by the time of the default search.
+    For each case, the time of the variant is divided by the time of the default search. "time / default" is the median
+    of these ratios.
     """
     rows = [row for row in rows if row["problem"] in problems]
     default = {(row["problem"], row["seed"]): row for row in rows if row["variant"] == "default"}
@@ -116,8 +117,8 @@ def page(rows: Sequence[Row]) -> str:
     from objective import machine, markdown
 
     text = ["# benchmarks/ablation.py", "", machine(), "", used_commits(rows, "variant")]
-    text += ["Success: the number of directions d is right, and R2 is close to the R2 of kernel ridge regression"]
-    text += ["on the true coordinates Bx (see search.md)."]
+    text += ["", "A fit succeeds if the selected number of directions d is the true number, and its R2 is close to"]
+    text += ["the R2 of kernel ridge regression on the true coordinates Bx (see search.md)."]
     present = list(dict.fromkeys(row["problem"] for row in rows))
     parts = {f"Group {group}": [name for name in names if name in present] for group, names in GROUPS.items()}
     parts |= {f"Problem {name}": [name] for name in present}

@@ -192,8 +192,11 @@ def page(rows: Sequence[Row]) -> str:
     from objective import machine, markdown
 
     text = ["# benchmarks/search.py", "", machine(), "", used_commits(rows, "version")]
-    text += [f"A fit succeeds if d is right and R2 is at most {TOLERANCE} ({TOLERANCE_STEPS} for the problem `steps`)"]
-    text += ["below the R2 of kernel ridge regression on the true coordinates Bx."]
+    text += ["", "A fit succeeds if the selected number of directions d is the true number, and its R2 is at most"]
+    text += [f"{TOLERANCE} ({TOLERANCE_STEPS} for the problem `steps`) below the R2 of kernel ridge regression on the"]
+    text += [
+        'true coordinates Bx. "time / other" is the ratio of the median seconds to those of the version "other".'
+    ]
     titles = {"seeds": "Different data sets", "states": "One data set, different values of random_state"}
     for cases, title in titles.items():
         if some := [row for row in rows if row["cases"] == cases]:

@@ -175,10 +175,11 @@ def used_commits(rows: Sequence[Row], column: str) -> str:
     """Return a sentence that names the commits in the rows and, if they differ, what was computed with each commit."""
     users: dict[str, dict[str, None]] = {}
     for row in rows:
-        users.setdefault(str(row["commit"]) or "unknown", {})[row[column]] = None
+        users.setdefault(str(row["commit"]) or "unknown", {})[f'"{row[column]}"'] = None
     if len(users) == 1:
-        return f"Commit: {next(iter(users))}."
-    return "Commits: " + "; ".join(f"{name} ({', '.join(of)})" for name, of in users.items()) + "."
+        return f"All results are from commit {next(iter(users))}."
+    sources = (f"commit {name} (results of {column} {', '.join(of)})" for name, of in users.items())
+    return f"The results are from {' and '.join(sources)}."
 
 
 def valid(rows: Sequence[Row], column: str) -> list[float]:

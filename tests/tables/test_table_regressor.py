@@ -5,6 +5,7 @@ import copy
 import pickle
 import warnings
 from random import Random
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -287,7 +288,7 @@ def test_mutated_files_are_refused_or_usable(saved, split, seeds):
 def test_the_encoding_counts_in_the_time_limit(seconds, monkeypatch):
     """Test that the regressor gets the time that the encoding has left, at least a tenth of the limit."""
     clock = iter([0.0, seconds])
-    monkeypatch.setattr(table_model, "perf_counter", lambda: next(clock))
+    monkeypatch.setattr(table_model, "time", SimpleNamespace(perf_counter=lambda: next(clock)))
     frame = pd.DataFrame({"x": np.arange(20.0), "colour": ["red", "blue"] * 10})
     seen = []
 

@@ -66,7 +66,7 @@ def _write_report(
     from hkrr.reporting import gather, render
     from hkrr.tables import as_columns, read_table
     from hkrr.tables.held_out_comparison import separate_target
-    from hkrr.tables.model_description import target_name
+    from hkrr.tables.json_description import target_name
 
     fitted = load_model(model)
     if hasattr(fitted, "predict_proba"):

@@ -17,7 +17,7 @@ from hkrr.tables.classifier import TableClassifier
 from hkrr.tables.direction_summary import Direction, directions
 from hkrr.tables.encoding import Column, Encoder, HeldOutClassScores, HeldOutScores
 from hkrr.tables.held_out_comparison import Split, compare, hold_out
-from hkrr.tables.model_description import describe
+from hkrr.tables.json_description import describe
 from hkrr.tables.prediction import as_columns, predict_frame
 from hkrr.tables.reading import read_pieces, read_table
 from hkrr.tables.regressor import TableRegressor

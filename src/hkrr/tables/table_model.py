@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from abc import abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
-from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
@@ -36,7 +36,7 @@ def _less_time(model: Any, seconds: float) -> Iterator[None]:
     """Reduce the time limit of a model, if it has one, by the given number of seconds."""
     limit = getattr(model, "time_limit", None)
     if not isinstance(limit, (int, float)):
-        yield  # without a limit, or with an invalid one, of which the fit complains
+        yield  # There is no limit, or it is invalid. In the second case, `fit` raises the error.
         return
     model.time_limit = max(limit - seconds, _LEAST_SHARE * limit)
     try:
@@ -78,7 +78,7 @@ class TableModel(BaseEstimator):
         -------
         self
         """
-        began = perf_counter()
+        began = time.perf_counter()
         check_choice("missing", self.missing, ("impute", "refuse"))
         frame = as_frame(X)
         with restored_on_failure(self):
@@ -99,7 +99,7 @@ class TableModel(BaseEstimator):
                     weights = weights if sample_weight is None else weights * np.asarray(sample_weight)
                     options = {"sample_weight": weights}
             try:
-                with _less_time(model, perf_counter() - began):
+                with _less_time(model, time.perf_counter() - began):
                     self.model_ = model.fit(encoded, y, **options)
             except KeyboardInterrupt as stop:
                 if best_model_so_far(stop) is None:

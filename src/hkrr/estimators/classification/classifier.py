@@ -236,7 +236,7 @@ class HyperKernelClassifier(
 
     @property
     def map_shape_(self) -> str:
-        """The shape of the map of the first member."""
+        """The structure of the map of the first member: "full", "diagonal" or "identity"."""
         return self.members_[0].map_shape_
 
     @property

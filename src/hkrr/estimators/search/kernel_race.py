@@ -47,8 +47,9 @@ from hkrr.exceptions import FitError
 from hkrr.kernels import Kernel, kernel_name
 from hkrr.solvers.initialization import median_sample, median_scale
 
-# Radial kernels are tried with all shapes. Product kernels are not tried with full maps, because they are not rotation
-# invariant: the small advantage over a diagonal map would not be worth the additional parameters.
+# Radial kernels are tried with maps of all shapes (identity, diagonal and full). Product kernels are not tried with
+# full maps: they treat each column separately, so a full map fits hardly better than a diagonal map, and has many more
+# parameters.
 RADIAL = ("gaussian", "matern52", "matern32", "laplace")
 PRODUCT = ("product_matern32", "product_laplace", "anova")
 # The time to compute a product kernel is proportional to the number of columns. With more than _WIDE columns, only the
@@ -207,7 +208,7 @@ class Race:
             self._keep([*ends, *self._improve(criterion, skipped, 0)])
 
     def _learn_on_batches(self, candidates: Sequence[Candidate], batches: _Batches) -> list[Candidate]:
-        """Learn the maps from random batches of all rows, and compare the candidates. Return the survivors."""
+        """Learn the maps from random batches drawn from all rows, and compare the candidates. Return the survivors."""
         problem = self.problem
         starts = self._in_time(candidates, batches.rows_for, batches.n_steps)[: batches.n_runs]
         if not starts:
