@@ -194,9 +194,7 @@ def page(rows: Sequence[Row]) -> str:
     text = ["# benchmarks/search.py", "", machine(), "", used_commits(rows, "version")]
     text += ["", "A fit succeeds if the selected number of directions d is the true number, and its R2 is at most"]
     text += [f"{TOLERANCE} ({TOLERANCE_STEPS} for the problem `steps`) below the R2 of kernel ridge regression on the"]
-    text += [
-        'true coordinates Bx. "time / other" is the ratio of the median seconds to those of the version "other".'
-    ]
+    text += ['true coordinates Bx. "time / other" is the ratio of the median seconds to those of the version "other".']
     titles = {"seeds": "Different data sets", "states": "One data set, different values of random_state"}
     for cases, title in titles.items():
         if some := [row for row in rows if row["cases"] == cases]:
