@@ -15,6 +15,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from hkrr import FitError, HyperKernelRidgeCV
 from hkrr._maps import Diagonal, Full, Scaled, square_map_is_affordable
 from hkrr.criteria import Evidence, LeaveOneOut
+from hkrr.estimators.classification.class_link import LOG_LOSS
 from hkrr.estimators.search import kernel_race
 from hkrr.estimators.search.candidates import Candidate, Origin
 from hkrr.estimators.search.kernel_race import LINEAR, PRODUCT, RADIAL, Race
@@ -421,6 +422,7 @@ def test_batches_use_rows_that_are_not_in_the_first_round(monkeypatch):
 
 @pytest.mark.parametrize("batches", [False, True])
 def test_the_number_of_survivors_of_each_kind_is_limited(monkeypatch, batches):
+    monkeypatch.setattr(kernel_race, "_FAR_WORSE", math.inf)
     kept, last = kernel_race._kept(1, 1, 0, 3, 1, 2, 0), 30 if batches else 60
     if batches:
         _small_batches(monkeypatch, 4, kept=kept)
@@ -435,6 +437,24 @@ def test_the_number_of_survivors_of_each_kind_is_limited(monkeypatch, batches):
         scores = [one.score for one in race.tried if kernel_race._kind(one) is kind and one.n_rows == last]
         best = [one.score for one in race.survivors if kernel_race._kind(one) is kind]
         assert best == sorted(scores)[:n]
+
+
+def test_candidates_with_far_worse_scores_are_dropped(monkeypatch):
+    """Test that no survivor but a square map is far above the best score, unless the targets are indicators of classes.
+
+    The targets hardly depend on the third column, so diagonal maps fit better than multiples of the identity.
+    """
+    most, problem = kernel_race._FAR_WORSE * 60, _problem(InMemoryRows(*_data(60)))
+    _small_rounds(monkeypatch, 25)
+
+    def far_worse(problem):
+        race = Race(problem)
+        race.run(_directions(2))
+        kinds = {kernel_race._kind(one) for one in race.survivors if one.score > race.best.score + most}
+        return kinds - {Kind.SQUARE}
+
+    assert not far_worse(problem)
+    assert far_worse(replace(problem, stacking=LOG_LOSS))
 
 
 @pytest.mark.parametrize("name", ["race", "race_with_batches"])

@@ -24,7 +24,7 @@ def _problem(T=1, K=4, weighted=False, seed=0):
     return predictions, Y, w, rng.integers(1, 12, size=K)
 
 
-def _objective(weights, predictions, Y, w, n_parameters, price=6.0):
+def _objective(weights, predictions, Y, w, n_parameters, price=PRICE):
     """Return the objective, computed by loops.
 
     Each target is divided by its standard deviation, and row i counts w_i times. The penalty of candidate k is
@@ -43,7 +43,7 @@ def _objective(weights, predictions, Y, w, n_parameters, price=6.0):
     return error(total) + price * least * n_used / n + least * (1.0 - sum(weights)) ** 2 / (n * 0.2**2)
 
 
-def _oracle(predictions, Y, w, n_parameters, price=6.0):
+def _oracle(predictions, Y, w, n_parameters, price=PRICE):
     """Return the best weights by trying each set of positive weights.
 
     The objective is quadratic, so its gradient and its Hessian for a set of candidates are exact finite differences.
@@ -123,7 +123,7 @@ def test_the_price_of_a_parameter(price, T, weighted):
 
 def test_the_default_price_is_that_of_leave_one_out_predictions():
     problem = _problem()
-    assert (PRICE, CROSS_FIT_PRICE) == (6.0, 1.0)
+    assert (PRICE, CROSS_FIT_PRICE) == (3.0, 1.0)
     assert_array_equal(stacking_weights(*problem), stacking_weights(*problem, PRICE))
     assert not np.allclose(stacking_weights(*problem), stacking_weights(*problem, CROSS_FIT_PRICE), atol=1e-3)
 
@@ -152,7 +152,7 @@ def test_if_all_weights_are_small_they_are_kept():
     """
     (F,), Y, w, _ = _problem(K=1)
     s2 = np.mean((Y - F) ** 2)
-    n_parameters = (np.sum(F * Y) + s2 / 0.04 - 0.005 * (np.sum(F * F) + s2 / 0.04)) / (3.0 * s2)
+    n_parameters = (np.sum(F * Y) + s2 / 0.04 - 0.005 * (np.sum(F * F) + s2 / 0.04)) / (PRICE / 2.0 * s2)
     assert_allclose(stacking_weights([F], Y, w, np.array([n_parameters])), [0.005], rtol=1e-6)
 
 
@@ -246,15 +246,16 @@ def test_of_two_equal_predictions_the_one_with_fewer_parameters_gets_the_weight(
 
 
 def test_more_parameters_lower_the_weight():
-    """Test that one candidate has the weight ``w = max(0, (y'f + 25 s^2 - 3 s^2 p) / (f'f + 25 s^2))``.
+    """Test that one candidate has the weight ``w = max(0, (y'f + 25 s^2 - c s^2 p / 2) / (f'f + 25 s^2))``.
 
-    Here f are the predictions, y the targets, s^2 the mean squared error of f, and p the number of parameters. The
-    terms 25 s^2 come from the prior of the sum of the weights.
+    Here f are the predictions, y the targets, s^2 the mean squared error of f, p the number of parameters, and c the
+    price of a parameter. The terms 25 s^2 come from the prior of the sum of the weights.
     """
     (F,), Y, w, _ = _problem(K=1)
     s2 = np.mean((Y - F) ** 2)
     weights = [stacking_weights([F], Y, w, np.array([p]))[0] for p in (0, 2, 4, 1_000)]
-    expected = [np.sum(F * Y) + 25.0 * s2 - 3.0 * s2 * p for p in (0, 2, 4, 1_000)] / (np.sum(F * F) + 25.0 * s2)
+    top = np.array([np.sum(F * Y) + 25.0 * s2 - PRICE / 2.0 * s2 * p for p in (0, 2, 4, 1_000)])
+    expected = top / (np.sum(F * F) + 25.0 * s2)
     assert_allclose(weights, np.maximum(0.0, expected))
     assert weights[0] > weights[1] > weights[2] > weights[3] == 0.0
 
@@ -303,14 +304,14 @@ def test_predictions_of_zero_are_the_mean_of_the_targets():
     """Test an additional candidate that predicts zero, which is the mean of the targets.
 
     Its weight only changes the sum S of the weights. The other weights are therefore not influenced by the prior of the
-    sum. If all predictions are zero, ``1 - S = c p t^2 / 2``, where c = 6 is the price of a parameter, p = 1 the number
+    sum. If all predictions are zero, ``1 - S = c p t^2 / 2``, where c is the price of a parameter, p = 1 the number
     of parameters of each candidate, and t = 0.2 the standard deviation of the prior.
     """
     predictions, Y, w, n_parameters = _problem()
     problem = [0.0 * Y, *predictions], Y, w, np.array([1, *n_parameters])
     assert_allclose(stacking_weights(*problem), _oracle(*problem), atol=1e-7)
     found = stacking_weights([0.0 * Y, 0.0 * Y], Y, w, np.ones(2))
-    assert found.sum() == pytest.approx(1.0 - 6.0 * 0.04 / 2.0, abs=1e-6)
+    assert found.sum() == pytest.approx(1.0 - PRICE * 0.04 / 2.0, abs=1e-6)
 
 
 def test_predictions_that_point_away_from_the_target():

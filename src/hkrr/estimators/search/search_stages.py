@@ -94,7 +94,7 @@ _FEW_PER_COLUMNS = 4
 # Fractions of the time if the kernel is selected too. The search for directions may take the first fraction of the time
 # until the deadline. For an ensemble, the comparison of kernels may take the second fraction of the remaining time.
 # The weights of a classifier take longer, because full maps are cross-fitted.
-_SHARE_OF_DIRECTIONS, _SHARE_OF_RACE, _SHARE_OF_RACE_FOR_CLASSES = 0.3, 0.95, 0.6
+_SHARE_OF_DIRECTIONS, _SHARE_OF_RACE, _SHARE_OF_RACE_FOR_CLASSES = 0.3, 0.85, 0.6
 
 NO_SIGNAL = "no model scores better than the mean of y, so every prediction is the mean of y"
 

@@ -29,7 +29,7 @@ from scipy.optimize import nnls
 from hkrr._base.linear_algebra import Array, jittered_cholesky
 
 # Two values of the constant c of the module docstring: with leave-one-out predictions, and with cross-fitting.
-PRICE, CROSS_FIT_PRICE = 6.0, 1.0
+PRICE, CROSS_FIT_PRICE = 3.0, 1.0
 # The standard deviation t of the module docstring.
 _SPREAD_OF_SUM = 0.2
 # Candidates with weights below this number are left out, and the weights of the other candidates are computed again.
