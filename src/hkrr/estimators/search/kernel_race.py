@@ -20,9 +20,9 @@ rows, and the candidates are compared on these rows.
 The worst candidates are dropped within each kind of candidate, not among all candidates: with few rows, the score of a
 square map says little about its score with many rows. There are seven kinds. Five are those of the list above, where
 multiples of the identity and diagonal maps count only with radial kernels. The other two are the multiples of the
-identity and the diagonal maps with a product kernel, and those with the linear kernel. Apart from square maps, a
-candidate is also dropped if its score is far above the best score. Scores (`hkrr.estimators.search.candidates`) are
-extrapolated from the rows of a round to all rows.
+identity and the diagonal maps with a product kernel, and those with the linear kernel. With more than 1,000 rows, a
+candidate whose score is far above the best score is also dropped, unless it is a square map. Scores
+(`hkrr.estimators.search.candidates`) are extrapolated from the rows of a round to all rows.
 """
 
 from __future__ import annotations
@@ -118,10 +118,12 @@ _RESCALE_ROWS, _RESCALE_ROWS_ON_GPU, _RESCALE_ITERATIONS = 2_000, 10_000, 5
 _SHARE_OF_PRODUCTS, _COST_OF_PRODUCTS = 0.25, 2.0
 # Share of the time left that a round with batches may take. The rest is for the comparison after the round.
 _SHARE_OF_BATCHES = 0.75
-# How many candidates of each kind remain after a round. Candidates whose score is above the best score by more than
-# _FAR_WORSE nats per row and target are dropped too. Square maps are an exception, because their scores improve most
-# with more rows, and so are classes, because the score says little about the log loss.
-_KEPT, _FAR_WORSE = _kept(1, 1, 2, 3, 2, 2, 1), 0.25
+# How many candidates of each kind remain after a round.
+_KEPT = _kept(1, 1, 2, 3, 2, 2, 1)
+# With more than _ALL_ROWS rows, candidates whose score is above the best score by more than this number of nats per row
+# and target are dropped too. Square maps are an exception, because their scores improve most with more rows, and so are
+# classes, because the score says little about the log loss.
+_FAR_WORSE = 0.25
 
 
 @dataclass
@@ -190,8 +192,8 @@ class Race:
     def _keep(self, candidates: Sequence[Candidate]) -> None:
         """Make the best candidates of each kind the survivors."""
         survivors = _best_of_each_kind(_best_of_each(candidates), _KEPT)
-        if survivors and not self.problem.of_classes:
-            rows = self.problem.rows
+        rows = self.problem.rows
+        if survivors and rows.n_rows > _ALL_ROWS and not self.problem.of_classes:
             most = survivors[0].score + _FAR_WORSE * self.problem.total_weight * rows.n_targets
             survivors = [one for one in survivors if one.score <= most or _kind(one) is _Kind.SQUARE]
         self.survivors = survivors
