@@ -172,7 +172,7 @@ class HyperKernelRidgeCV(SearchInputMixin, MapModel):
         cv: Any = None,
         reg_lambdas: Literal["auto"] | Sequence[float] | np.ndarray = "auto",
         warm_start: bool = False,
-        solver: Literal["lbfgs", "varpro", "agd"] | Solver = "lbfgs",
+        solver: str | Solver = "lbfgs",
         kernel: str | Kernel = "gaussian",
         truncate: bool = True,
         n_init: int = 4,
