@@ -103,6 +103,6 @@ SECONDS ?= 60
 rivals: .venv-bench/.ready  ## compare hkrr with other methods (a day; resumes after Ctrl-C): benchmarks/README.md
 	.venv-bench/$(SCRIPTS)/hkrr bench $(RIVALS) --methods $(METHODS) --seconds $(SECONDS) --threads 2 --out benchmarks
 
-clean:  ## remove .venv and caches
+clean:  ## remove the environments, the built documentation and all caches
 	rm -rf docs/_build docs/api/generated docs/benchmarks docs/gallery
-	rm -rf $(VENV) .venv-mutants mutants .coverage .coverage.* .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache .grimp_cache
+	rm -rf $(VENV) .venv-mutants .venv-bench mutants .coverage .coverage.* .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache .grimp_cache

@@ -20,7 +20,7 @@ from sklearn.metrics import r2_score
 from hkrr.bench import METHODS
 from hkrr.bench.benchmark_runner import COLUMNS, OVER_LIMIT, Rules, append, evaluate, read, run_cells
 from hkrr.bench.code_digest import code_of
-from hkrr.bench.method_interface import Answer, Method, Task, components_of, tuned
+from hkrr.bench.method_interface import Answer, BenchmarkTask, Method, components_of, tuned
 from hkrr.bench.problems import N_TEST, PLANTED_SUITE, label, load_problem
 from hkrr.datasets import make_mim_sines
 from hkrr.metrics import subspace_distance
@@ -196,7 +196,7 @@ class Shift:
 
 def task(seconds=1e9):
     rng = np.random.default_rng(0)
-    return Task(rng.standard_normal((50, 2)), rng.standard_normal(50), np.zeros((3, 2)), seconds, 1)
+    return BenchmarkTask(rng.standard_normal((50, 2)), rng.standard_normal(50), np.zeros((3, 2)), seconds, 1)
 
 
 def test_random_search_fits_the_setting_with_the_lowest_error_to_all_rows():
@@ -277,7 +277,7 @@ def test_a_cell_is_measured():
     """
     row = evaluate("sines:m=200,D=5,d=2", "sir", Rules(seconds=0.0))
     problem = load_problem("sines:m=200,D=5,d=2")
-    answer = METHODS["sir"].run(Task(problem.X, problem.y, problem.X_test, 0.0, 1))
+    answer = METHODS["sir"].run(BenchmarkTask(problem.X, problem.y, problem.X_test, 0.0, 1))
     assert row["R2"] == pytest.approx(r2_score(problem.y_test, answer.predicted), abs=1e-6)  # rounded to six digits
     scale = problem.X.std(axis=0)
     distance = subspace_distance(answer.components * scale, problem.B * scale)
@@ -384,7 +384,7 @@ def test_the_leading_directions_of_a_sorted_map_are_its_first_rows(monkeypatch):
         distance = evaluate("product:m=60,D=8", "krr", FEW)["subspace_distance"]
         assert distance == 0.0 if ordered else distance > 0.1
     for name in ("sir", "rcls"):
-        assert METHODS[name].run(Task(problem.X, problem.y, problem.X_test, 0.0, 1)).ordered
+        assert METHODS[name].run(BenchmarkTask(problem.X, problem.y, problem.X_test, 0.0, 1)).ordered
 
 
 # Methods that take long, or that are similar to other methods.

@@ -21,15 +21,14 @@ from hkrr.objective import Objective
 from hkrr.rows import InMemoryRows
 from hkrr.solvers import AGD, LBFGS, VarPro
 from support import oracles_criteria as criteria_oracles
+from support.every_criterion import ORACLES, every_criterion
 from support.random_problems import ONE_GAMMA, case_id, central_difference, make_problem, torch_gram, unit_direction
 from support.user_kernels import USER
 
 LAMBDA = 0.05
 QUICK = {"kernel": "matern32", "max_iter": 10, "init": np.eye(4)[:2] + 0.1}
-ORACLES = {Evidence: criteria_oracles.evidence, LeaveOneOut: criteria_oracles.leave_one_out}
 BY_ID = {case.id: case for case in ONE_GAMMA}
 ROUGH = [BY_ID[name] for name in ("matern32-nu1.5-gamma0.3", "product_laplace-gamma0.3")]
-both = pytest.mark.parametrize("criterion", ORACLES, ids=["evidence", "loo"])
 exact_or_not = pytest.mark.parametrize("exact", [True, False], ids=["exact", "centers"])
 rough_kernels = pytest.mark.parametrize("case", ROUGH, ids=case_id)
 by_name = pytest.mark.parametrize("name", list(CRITERIA))
@@ -61,7 +60,7 @@ def _assert_same(one, two, rtol, shift=0.0, factor=1.0, alpha_factor=1.0):
         assert_allclose(actual, expected, rtol=rtol, atol=rtol * np.abs(expected).max())
 
 
-@both
+@every_criterion
 @exact_or_not
 @pytest.mark.parametrize(
     ("T", "weighted"),
@@ -90,7 +89,7 @@ def test_matches_the_oracle(criterion, exact, T, weighted, case):
     assert found.loss_at_zero == pytest.approx(at_zero, rel=1e-13)
 
 
-@both
+@every_criterion
 @rough_kernels
 @pytest.mark.parametrize("block_size", [1, 7, 100, "auto"])
 def test_blocks_agree_to_rounding_and_threads_bitwise(criterion, case, block_size):
@@ -103,7 +102,7 @@ def test_blocks_agree_to_rounding_and_threads_bitwise(criterion, case, block_siz
     _assert_same(one, whole, 1e-10)
 
 
-@both
+@every_criterion
 @rough_kernels
 @pytest.mark.parametrize("weighted", [False, True])
 def test_exact_is_all_rows_as_centers(criterion, case, weighted):
@@ -136,7 +135,7 @@ def test_the_bound_is_never_below_the_evidence_and_falls_with_more_centers(name,
         assert bounds[-1] == pytest.approx(exact, abs=1e-8)  # with all rows as centers, the bound is the evidence
 
 
-@both
+@every_criterion
 @exact_or_not
 @pytest.mark.parametrize("kernel", [*kernels.KERNELS, *(case.kernel for case in USER)], ids=str)
 def test_directional_derivatives(criterion, exact, kernel):
@@ -155,7 +154,7 @@ def test_directional_derivatives(criterion, exact, kernel):
         assert in_lambda == pytest.approx(reduced.grad_log_lambda, rel=1e-6, abs=1e-8)
 
 
-@both
+@every_criterion
 @exact_or_not
 @pytest.mark.parametrize("case", ONE_GAMMA, ids=case_id)
 def test_agrees_with_autograd(criterion, exact, case):
@@ -229,7 +228,7 @@ def test_integer_weights_are_repeated_rows_for_the_evidence(exact, T, case):
     _assert_same(one, replace(two, alpha=alpha), tolerance)
 
 
-@both
+@every_criterion
 @rough_kernels
 def test_zero_weights_and_scaled_weights(criterion, case):
     """Test that rows of weight zero are ignored, and that scaling the weights does not change the leave-one-out error.
@@ -246,7 +245,7 @@ def test_zero_weights_and_scaled_weights(criterion, case):
         _assert_same(doubled, whole, 1e-11)
 
 
-@both
+@every_criterion
 @exact_or_not
 @pytest.mark.parametrize("scale", [1e-6, 37.0])
 def test_unit_of_the_target(criterion, exact, scale):

@@ -9,16 +9,16 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from hkrr._base import linear_algebra
-from hkrr.criteria import Evidence, LeaveOneOut
+from hkrr.criteria import Evidence
 from hkrr.kernels import Gaussian, Laplace, Matern
 from hkrr.rows import InMemoryRows
 from support import oracles
 from support import oracles_criteria as criteria_oracles
+from support.every_criterion import ORACLES, every_criterion
 from support.random_problems import ONE_GAMMA, case_id, central_difference, make_problem, unit_direction
 
 EPS32 = float(np.finfo(np.float32).eps)
 LAMBDA = 0.05
-ORACLES = {Evidence: criteria_oracles.evidence, LeaveOneOut: criteria_oracles.leave_one_out}
 
 
 def _tolerance(value, p, reg_lambda=LAMBDA):
@@ -45,7 +45,7 @@ def _assert_matches_the_oracle(reduced, oracle, p, tolerance, seed=0):
     assert reduced.grad_log_lambda == pytest.approx(slope, abs=tolerance * size + 1e-8)
 
 
-@pytest.mark.parametrize("criterion", ORACLES, ids=["evidence", "loo"])
+@every_criterion
 @pytest.mark.parametrize(("T", "weighted"), [(1, False), (3, True)])
 @pytest.mark.parametrize("case", ONE_GAMMA, ids=case_id)
 def test_in_single_precision(criterion, T, weighted, case):
@@ -82,7 +82,7 @@ def test_in_single_precision_with_centers():
 
 
 @pytest.mark.parametrize("scale", [1e-25, 1e25])
-@pytest.mark.parametrize("criterion", ORACLES, ids=["evidence", "loo"])
+@every_criterion
 def test_in_single_precision_with_targets_in_other_units(criterion, scale):
     """Test that the direction of the gradient is correct for targets whose squares are outside the range of float32.
 
@@ -97,14 +97,7 @@ def test_in_single_precision_with_targets_in_other_units(criterion, scale):
     assert_allclose(found / np.linalg.norm(found), expected / np.linalg.norm(expected), rtol=0, atol=1e-4)
 
 
-@pytest.mark.parametrize(
-    "criterion",
-    [
-        Evidence,
-        LeaveOneOut,
-    ],
-    ids=["evidence", "loo"],
-)
+@every_criterion
 def test_in_single_precision_with_tensors(criterion):
     pytest.importorskip("torch")
     from hkrr.rows import TorchRows
@@ -118,7 +111,7 @@ def test_in_single_precision_with_tensors(criterion):
     assert_allclose(found.grad, expected.grad, rtol=0, atol=1e-4)
 
 
-@pytest.mark.parametrize("criterion", ORACLES, ids=["evidence", "loo"])
+@every_criterion
 @pytest.mark.parametrize(("T", "weighted"), [(1, False), (2, True)])
 @pytest.mark.parametrize(
     ("kernel", "value"), [(Laplace(gamma=0.3), "laplace"), (Matern(nu=1.5, gamma=0.3), "matern32")]

@@ -30,6 +30,7 @@ PUBLIC = [
     "hkrr.centers",
     "hkrr.criteria",
     "hkrr.datasets",
+    "hkrr.estimators",
     "hkrr.kernels",
     "hkrr.metrics",
     "hkrr.objective",

@@ -9,6 +9,7 @@ from sklearn.model_selection import KFold, PredefinedSplit, ShuffleSplit
 
 from hkrr import HyperKernelRidge, HyperKernelRidgeCV
 from hkrr.estimators._grid_search import make_splits
+from hkrr.estimators.fitted.base import _FITTED_ATTRIBUTES
 
 LAMBDAS = [1e-3, 1e-1, 1e-2]
 
@@ -285,3 +286,20 @@ def test_copies_do_not_lower_the_held_out_error(jitter):
         X + jitter * rng.normal(size=X.shape), y + jitter * rng.normal(size=y.shape)
     )
     assert model.best_score_ > 0.7 * y.var()
+
+
+def test_the_selected_model_has_every_fitted_attribute():
+    """Test that the attributes copied from the selected model are those that a fit of `HyperKernelRidge` sets.
+
+    Only fits with weights and all rows as centers have `center_weight_`. Only fits with fewer centers have
+    `posterior_factor_`.
+    """
+    (X, y), w = _data(), np.random.default_rng(1).uniform(0.5, 2.0, size=90)
+    found = set()
+    for n_centers in (90, 20):
+        plain = HyperKernelRidge(1, reg_lambda=0.01, n_centers=n_centers, n_init=2, random_state=0).fit(X, y, w)
+        selected = _grid(1, cv=2, refit=n_centers).fit(X, y, w)
+        fitted = {name for name in vars(plain) if name.endswith("_")}
+        assert fitted <= set(vars(selected))
+        found |= fitted
+    assert found == {"n_features_in_", *_FITTED_ATTRIBUTES}

@@ -6,27 +6,25 @@ from numpy.testing import assert_allclose
 
 from hkrr._base.linear_algebra import project, pull_to_map
 from hkrr._maps import Diagonal, Full, Scaled
-from hkrr.criteria import Evidence, Grouped, LeaveOneOut
+from hkrr.criteria import Grouped
 from hkrr.estimators.search.candidates import Candidate, Origin, path_table
 from hkrr.kernels import Gaussian
 from hkrr.objective import Objective
 from hkrr.rows import InMemoryRows
-from support import oracles_criteria as criteria_oracles
+from support.every_criterion import ORACLES, every_criterion
 from support.random_problems import ONE_GAMMA, case_id, central_difference, make_problem, unit_direction
 
 LAMBDA, D = 0.05, 4
 SCALES = np.array([0.7, 0.05, 1.9, 1e-9])  # the last column is almost removed
-ORACLES = {Evidence: criteria_oracles.evidence, LeaveOneOut: criteria_oracles.leave_one_out}
-both = pytest.mark.parametrize("make", ORACLES, ids=["evidence", "loo"])
 every_kernel = pytest.mark.parametrize("case", ONE_GAMMA, ids=case_id)
 
 
-def _exact(make, p, kernel):
-    return make(InMemoryRows(p.X, p.y, p.w), None, kernel, LAMBDA, learn_lambda=True)
+def _exact(criterion, p, kernel):
+    return criterion(InMemoryRows(p.X, p.y, p.w), None, kernel, LAMBDA, learn_lambda=True)
 
 
-def _groups(make, p, kernel):
-    return Grouped(make, InMemoryRows(p.X, p.y, p.w), 3, kernel, LAMBDA)
+def _groups(criterion, p, kernel):
+    return Grouped(criterion, InMemoryRows(p.X, p.y, p.w), 3, kernel, LAMBDA)
 
 
 def test_products_with_a_vector_match_those_with_the_matrix():
@@ -39,14 +37,14 @@ def test_products_with_a_vector_match_those_with_the_matrix():
     assert_allclose(pull_to_map(dP[:, :2], X, B), dP[:, :2].T @ X, rtol=1e-14)
 
 
-@both
+@every_criterion
 @pytest.mark.parametrize("build", [_exact, _groups])
 @pytest.mark.parametrize(("T", "weighted"), [(1, False), (3, True)])
 @every_kernel
-def test_the_criterion_at_a_vector_matches_the_matrix(make, build, T, weighted, case):
+def test_the_criterion_at_a_vector_matches_the_matrix(criterion, build, T, weighted, case):
     """Test that the values agree, and that the gradient for a vector is the diagonal of the gradient for a matrix."""
     p = make_problem(m=21, D=D, T=T, weighted=weighted)
-    found = build(make, p, case.kernel)
+    found = build(criterion, p, case.kernel)
     for reg_lambda in (None, 0.4):
         vector, matrix = found.reduced(SCALES, reg_lambda), found.reduced(np.diag(SCALES), reg_lambda)
         assert vector.grad.shape == (D,)
@@ -57,22 +55,22 @@ def test_the_criterion_at_a_vector_matches_the_matrix(make, build, T, weighted, 
         assert_allclose(vector.alpha, matrix.alpha, rtol=1e-11, atol=1e-11 * np.abs(matrix.alpha).max(initial=0.0))
 
 
-@both
+@every_criterion
 @every_kernel
-def test_the_criterion_at_a_vector_matches_the_oracle(make, case):
+def test_the_criterion_at_a_vector_matches_the_oracle(criterion, case):
     p = make_problem(m=17, D=D, T=3)
-    expected = ORACLES[make](case.value, p.X, p.Y, p.weights, None, LAMBDA, np.diag(SCALES))
-    assert _exact(make, p, case.kernel).reduced(SCALES).value == pytest.approx(expected, rel=1e-11, abs=1e-11)
+    expected = ORACLES[criterion](case.value, p.X, p.Y, p.weights, None, LAMBDA, np.diag(SCALES))
+    assert _exact(criterion, p, case.kernel).reduced(SCALES).value == pytest.approx(expected, rel=1e-11, abs=1e-11)
 
 
-@both
+@every_criterion
 @pytest.mark.parametrize("build", [_exact, _groups])
 @pytest.mark.parametrize("case", [case for case in ONE_GAMMA if case.name in ("gaussian", "anova")], ids=case_id)
-def test_directional_derivatives_in_the_vector(make, build, case):
+def test_directional_derivatives_in_the_vector(criterion, build, case):
     for seed in range(3):
         p, rng = make_problem(m=30, D=D, T=2, seed=seed), np.random.default_rng(seed)
         at, v = rng.uniform(0.3, 1.5, size=D), unit_direction(rng, D)
-        found = build(make, p, case.kernel)
+        found = build(criterion, p, case.kernel)
         along = central_difference(lambda x, f=found: f.reduced(x).value, at, v)
         grad = found.reduced(at).grad
         assert abs(along - grad @ v) <= 1e-6 * np.linalg.norm(grad)

@@ -14,11 +14,12 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import hkrr
 from hkrr._storage import atomic_write
-from support.models_to_save import fitted, header_of, rows, saved, unfitted
+from support.models_to_save import CLASSES, fitted, header_of, rows, saved, unfitted
 from support.paths import DOCS
 from support.platforms import posix_only
+from support.write_model_files import outputs_of, write
 
-HERE = Path(__file__).parent
+FOLDER = Path(__file__).parent / "fixtures"
 
 
 def test_the_header_says_what_the_file_is(tmp_path):
@@ -42,9 +43,8 @@ def test_files_of_format_1_are_read(name):
 
     Every later version must be able to load these files.
     """
-    folder = HERE / "fixtures"
-    expected = json.loads((folder / "format1.json").read_text())[name]
-    model = hkrr.load(folder / f"format1-{name}.safetensors")
+    expected = json.loads((FOLDER / "format1.json").read_text())[name]
+    model = hkrr.load(FOLDER / f"format1-{name}.safetensors")
     assert_allclose(model.predict(np.array(expected["X"])), expected["predicted"], rtol=1e-9)
     # Parameters that were added later have their defaults.
     expected_parameters = {key: repr(value) for key, value in type(model)().get_params().items()}
@@ -52,30 +52,19 @@ def test_files_of_format_1_are_read(name):
     assert {key: repr(value) for key, value in model.get_params().items()} == expected_parameters
 
 
-def outputs_of(model, X):
-    """Return all outputs of a model for the rows X."""
-    if hasattr(model, "predict_proba"):
-        return {"predict": model.predict(X), "predict_proba": model.predict_proba(X)}
-    predicted, std = model.predict(X, return_std=True)
-    lower, upper = model.predict_interval(X, coverage=0.8)
-    return {"predict": predicted, "std": std, "lower": lower, "upper": upper}
+def _recorded(folder):
+    """Return the records of `support.write_model_files` in a folder, by the name of the model file."""
+    return {
+        f"{path.stem}-{name}": recorded
+        for path in sorted(folder.glob("format*.json"))
+        for name, recorded in json.loads(path.read_text()).items()
+        if "outputs" in recorded
+    }
 
 
-OF_TABLES = ["table", "table-ensemble", "table-classifier"]
-
-
-@pytest.mark.parametrize(
-    "name", ["uncertain", "calibrated", "ensemble", "classifier", "logistic", "squared", *OF_TABLES]
-)
-def test_files_of_models_with_uncertainty(name):
-    """Test that models loaded from stored files have the outputs that were recorded when the files were written.
-
-    Every later version must reproduce these outputs.
-    """
-    folder = HERE / "fixtures"
-    path = folder / f"format1-{name}.safetensors"
+def _check_outputs(path, expected):
+    """Check that the model in a file has the recorded outputs and parameters."""
     assert path.stat().st_size < 30_000
-    expected = json.loads((folder / "format1.json").read_text())[name]
     model = hkrr.load(path)
     X = pd.DataFrame(expected["X"]) if isinstance(expected["X"], dict) else np.array(expected["X"])
     found = outputs_of(model, X)
@@ -87,9 +76,30 @@ def test_files_of_models_with_uncertainty(name):
             assert_allclose(found[output], values, rtol=1e-6)  # the posterior factor is stored in single precision
     parameters = {key: repr(value) for key, value in model.get_params(deep=False).items()}
     # Classifiers of version 0.1 had more parameters.
-    gone = ("n_components", "loss", "kernel") if name in ("logistic", "squared") else ()
+    gone = ("n_components", "loss", "kernel") if path.stem in ("format1-logistic", "format1-squared") else ()
     expected_parameters = {key: value for key, value in expected["parameters"].items() if key not in gone}
     assert {key: parameters[key] for key in expected_parameters} == expected_parameters
+
+
+@pytest.mark.parametrize("name", _recorded(FOLDER))
+def test_stored_models_have_the_recorded_outputs(name):
+    """Test that models loaded from stored files have the outputs that were recorded when the files were written.
+
+    Every later version must reproduce these outputs.
+    """
+    _check_outputs(FOLDER / f"{name}.safetensors", _recorded(FOLDER)[name])
+
+
+@pytest.mark.thorough
+def test_stored_models_of_the_present_format(tmp_path):
+    """Test the files that `support.write_model_files` writes, which are stored when the file format changes."""
+    write(tmp_path)
+    recorded = _recorded(tmp_path)
+    assert len(recorded) == len(CLASSES) + 2
+    for name, expected in recorded.items():
+        _check_outputs(tmp_path / f"{name}.safetensors", expected)
+    with pytest.raises(FileExistsError):
+        write(tmp_path)
 
 
 def test_the_page_on_saving_runs(tmp_path, monkeypatch, capsys):

@@ -28,12 +28,12 @@ from hkrr._base.linear_algebra import Array
 from hkrr._base.resume_journal import RunRecord
 from hkrr._storage.safetensors_format import Refusal
 from hkrr.rows.standardize import Moments
-from hkrr.solvers import AGD, LBFGS, Result, State, VarPro
+from hkrr.solvers import SOLVERS, Result, State
 
 Arrays = dict[str, Array]
 T = TypeVar("T")
 
-_SETTINGS: tuple[Any, ...] = (*map(type, kernels.KERNELS.values()), AGD, LBFGS, VarPro)
+_SETTINGS: tuple[Any, ...] = (*map(type, kernels.KERNELS.values()), *SOLVERS.values())
 # The classes that a file may contain, by name: kernels and solvers (`_SETTINGS`), whose fields are plain values, and
 # records of results, whose fields can be of any storable type. `storable` adds further classes.
 _OBJECTS: dict[str, Any] = {cls.__name__: cls for cls in (*_SETTINGS, Result, State, RunRecord, Moments)}

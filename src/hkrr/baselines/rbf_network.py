@@ -110,7 +110,8 @@ class RBFNetwork(KernelExpansionRegressor):
         order = rng.permutation(len(Z))
         n_held_out = len(Z) // 10
         held_out, training = order[:n_held_out], order[n_held_out:]
-        B = self._initial_map(Z.shape[1], rng)
+        n_components = self._check_n_components(Z.shape[1])
+        B = sample_map(n_components, Z.shape[1], rng) if self._learns_map else np.eye(n_components)
         kernel = get_kernel(self.kernel)
         if kernel.gamma is None:
             kernel = with_median_gamma(kernel, Z[order[:MEDIAN_ROWS]], B)
@@ -145,8 +146,9 @@ class RBFNetwork(KernelExpansionRegressor):
         self._set_expansion(B, kernel, T, a * size, scaling)
         return self
 
-    def _initial_map(self, n_features: int, rng: np.random.RandomState) -> Array:
-        return np.eye(n_features)
+    def _check_n_components(self, n_features: int) -> int:
+        """Return the number of rows of B, after checking that it is valid. Without a learned map, B is the identity."""
+        return n_features
 
     def _gradients(self, kernel: Kernel, Z: Array, Y: Array, a: Array, T: Array, B: Array) -> list[Array]:
         """Return the gradients of ``|K a - Y|^2 / n + lambda a' K_tt a`` with respect to a, T and B.
@@ -221,9 +223,9 @@ class HyperRBFNetwork(RBFNetwork):
         )
         self.n_components = n_components
 
-    def _initial_map(self, n_features: int, rng: np.random.RandomState) -> Array:
+    def _check_n_components(self, n_features: int) -> int:
         if check_int("n_components", self.n_components, 1) > n_features:
             raise ValueError(
                 f"n_components={self.n_components} exceeds the number of columns of X; use at most {n_features}"
             )
-        return sample_map(self.n_components, n_features, rng)
+        return self.n_components

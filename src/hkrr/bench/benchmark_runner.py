@@ -30,7 +30,7 @@ from typing import Any, NamedTuple, TextIO
 import numpy as np
 
 from hkrr._base.linear_algebra import Array
-from hkrr.bench.method_interface import Answer, Task
+from hkrr.bench.method_interface import Answer, BenchmarkTask
 from hkrr.bench.problems import label, load_problem
 from hkrr.bench.scores import scores_of
 from hkrr.metrics import subspace_distance
@@ -250,7 +250,7 @@ def evaluate(problem: str, method: str, rules: Rules, on_start: Callable[[], Non
         data = load_problem(problem)
         for package in METHODS[method].packages:
             importlib.import_module(package)
-        task = Task(data.X, data.y, data.X_test, rules.seconds, rules.threads, n_classes=data.n_classes)
+        task = BenchmarkTask(data.X, data.y, data.X_test, rules.seconds, rules.threads, n_classes=data.n_classes)
         row["machine_ms"] = round(_probe(), 2)
         before = _peak(reset=True)
         on_start()

@@ -13,10 +13,10 @@ from hkrr.bench.method_interface import (
     CLASSIFICATION,
     REGRESSION,
     Answer,
+    BenchmarkTask,
     Draw,
     Method,
     Setting,
-    Task,
     directions,
     log_uniform,
     predictions,
@@ -31,7 +31,7 @@ _EXACT_ROWS, _SUBSPACE_ROWS = 2000, 1000
 _SHARE = 0.95
 
 
-def _n_centers(task: Task, most: int) -> int | Literal["all"]:
+def _n_centers(task: BenchmarkTask, most: int) -> int | Literal["all"]:
     return "all" if len(task.y) <= most else most
 
 
@@ -63,7 +63,7 @@ def _ours(make: Callable[[dict[str, Any]], Any], about: str, module: str, task_n
     `TableClassifier`. The note lists the members with their weights, and the seconds of each phase of the search.
     """
 
-    def run(task: Task) -> Answer:
+    def run(task: BenchmarkTask) -> Answer:
         from hkrr.kernels import kernel_name
         from hkrr.tables import TableClassifier, TableRegressor
 
@@ -119,7 +119,7 @@ def _kernel_ridge(
     are more.
     """
 
-    def run(task: Task) -> Answer:
+    def run(task: BenchmarkTask) -> Answer:
         from hkrr.baselines import KernelRidgeCV
 
         began = time.perf_counter()
@@ -140,7 +140,7 @@ def _baseline(name: str, draw: Draw, about: str, *, seeded: bool = True, learns_
     method. `seeded` and `learns_map` say whether the class has the parameter random_state, and whether it learns a map.
     """
 
-    def make(setting: Setting, task: Task) -> Any:
+    def make(setting: Setting, task: BenchmarkTask) -> Any:
         import hkrr.baselines
 
         return getattr(hkrr.baselines, name)(**setting, **({"random_state": task.seed} if seeded else {}))
@@ -157,7 +157,7 @@ def _subspace(name: str, full_name: str, seeded: bool = False) -> Method:
     of directions.
     """
 
-    def make(setting: Setting, task: Task) -> Any:
+    def make(setting: Setting, task: BenchmarkTask) -> Any:
         from sklearn.pipeline import make_pipeline
 
         import hkrr.baselines
@@ -174,7 +174,7 @@ def _subspace(name: str, full_name: str, seeded: bool = False) -> Method:
     return Method(run, about, ("hkrr.baselines",))
 
 
-def _rfm(rng: np.random.RandomState, task: Task) -> Setting:
+def _rfm(rng: np.random.RandomState, task: BenchmarkTask) -> Setting:
     return {
         "kernel": "laplace" if rng.uniform() < 0.8 else "gaussian",
         "bandwidth": log_uniform(rng, 0.5, 200.0),
@@ -183,7 +183,7 @@ def _rfm(rng: np.random.RandomState, task: Task) -> Setting:
     }
 
 
-def _rbf(rng: np.random.RandomState, task: Task) -> Setting:
+def _rbf(rng: np.random.RandomState, task: BenchmarkTask) -> Setting:
     return {
         "n_units": int(rng.choice([20, 50, 100, 200])),
         "reg_lambda": log_uniform(rng, 1e-8, 1e-3),
@@ -191,22 +191,22 @@ def _rbf(rng: np.random.RandomState, task: Task) -> Setting:
     }
 
 
-def _hyper_rbf(rng: np.random.RandomState, task: Task) -> Setting:
+def _hyper_rbf(rng: np.random.RandomState, task: BenchmarkTask) -> Setting:
     return {"n_components": directions(rng, task), **_rbf(rng, task)}
 
 
-def _bkernn(rng: np.random.RandomState, task: Task) -> Setting:
+def _bkernn(rng: np.random.RandomState, task: BenchmarkTask) -> Setting:
     return {
         "reg_lambda": log_uniform(rng, 1e-5, 1e-1),
         "penalty": str(rng.choice(["feature", "variable", "basic"])),
     }
 
 
-def _relu(rng: np.random.RandomState, task: Task) -> Setting:
+def _relu(rng: np.random.RandomState, task: BenchmarkTask) -> Setting:
     return {"n_units": int(rng.choice([32, 100, 300, 1000])), "reg_lambda": log_uniform(rng, 1e-6, 1.0)}
 
 
-def _rcls(rng: np.random.RandomState, task: Task) -> Setting:
+def _rcls(rng: np.random.RandomState, task: BenchmarkTask) -> Setting:
     return {
         "n_components": directions(rng, task),
         "n_slices": int(rng.choice([2, 3, 5, 10])),

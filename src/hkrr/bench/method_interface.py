@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any, NamedTuple, Protocol, Self, cast
 
 import numpy as np
 
@@ -40,7 +40,7 @@ _TIME_OF_FINAL_FIT = 1.3
 REGRESSION, CLASSIFICATION = "regression", "classification"
 
 
-class Task(NamedTuple):
+class BenchmarkTask(NamedTuple):
     """The input of a method: training rows, test inputs, time limit in seconds, number of threads, seed.
 
     The inputs are arrays, or pandas data frames with text and missing values. The targets are numbers, or the integers
@@ -84,7 +84,7 @@ class Method:
     """A benchmark method."""
 
     # The function that tunes, fits and predicts.
-    run: Callable[[Task], Answer]
+    run: Callable[[BenchmarkTask], Answer]
     # A description in one line.
     about: str
     # The modules that are imported before the time measurement starts.
@@ -98,7 +98,7 @@ class Method:
         """Return the names in ``packages`` that are not installed."""
         return [name for name in self.packages if find_spec(name.partition(".")[0]) is None]
 
-    def answer(self, task: Task) -> Answer:
+    def answer(self, task: BenchmarkTask) -> Answer:
         """Prepare the inputs if they are data frames, and run the method."""
         if hasattr(task.X, "columns"):
             X, X_test = self.prepare(task.X, task.X_test)
@@ -107,7 +107,7 @@ class Method:
 
 
 class Estimator(Protocol):
-    """A regressor or a classifier in the style of scikit-learn. A classifier also has `predict_proba`."""
+    """A regressor or a classifier in the style of scikit-learn."""
 
     def fit(self, X: Any, y: Array) -> Self:
         """Fit the estimator to training rows."""
@@ -116,13 +116,22 @@ class Estimator(Protocol):
         """Return the predictions for the rows of X."""
 
 
+class Classifier(Estimator, Protocol):
+    """A classifier in the style of scikit-learn."""
+
+    classes_: Array
+
+    def predict_proba(self, X: Any) -> Array:
+        """Return the probabilities of the classes for the rows of X."""
+
+
 # A setting: the values of some parameters of an estimator. An empty setting is the default setting.
 Setting = dict[str, Any]
 # The type of a function that draws a random setting for a task.
-Draw = Callable[[np.random.RandomState, Task], Setting]
+Draw = Callable[[np.random.RandomState, BenchmarkTask], Setting]
 
 
-def tuned(make: Callable[[Setting, Task], Estimator], draw: Draw) -> Callable[[Task], Answer]:
+def tuned(make: Callable[[Setting, BenchmarkTask], Estimator], draw: Draw) -> Callable[[BenchmarkTask], Answer]:
     """Return a function ``run(task)`` that tunes an estimator by random search.
 
     ``draw(rng, task)`` returns a random setting, a dict of parameter values. ``make(setting, task)`` returns an
@@ -131,7 +140,7 @@ def tuned(make: Callable[[Setting, Task], Estimator], draw: Draw) -> Callable[[T
     the mean squared error, or the log loss for classes.
     """
 
-    def run(task: Task) -> Answer:
+    def run(task: BenchmarkTask) -> Answer:
         began = time.perf_counter()
         rng = np.random.RandomState(task.seed)
         training, validation = task.validation_split()
@@ -178,12 +187,12 @@ def tuned(make: Callable[[Setting, Task], Estimator], draw: Draw) -> Callable[[T
     return run
 
 
-def predictions(model: Any, X: Any, task: Task) -> Array:
+def predictions(model: Estimator, X: Any, task: BenchmarkTask) -> Array:
     """Return the predictions of a fitted model: numbers, or the probabilities of all classes of the task."""
     if not task.n_classes:
         return np.ravel(np.asarray(model.predict(X), dtype=np.float64))
-    probabilities = np.zeros((len(X), task.n_classes))
-    probabilities[:, np.asarray(model.classes_, dtype=int)] = model.predict_proba(X)
+    probabilities, classifier = np.zeros((len(X), task.n_classes)), cast(Classifier, model)
+    probabilities[:, np.asarray(classifier.classes_, dtype=int)] = classifier.predict_proba(X)
     return probabilities
 
 
@@ -192,7 +201,7 @@ def take(X: Any, index: Array) -> Any:
     return X.iloc[index] if hasattr(X, "iloc") else X[index]
 
 
-def _new_setting(draw: Draw, rng: np.random.RandomState, task: Task, tried: set[str]) -> Setting | None:
+def _new_setting(draw: Draw, rng: np.random.RandomState, task: BenchmarkTask, tried: set[str]) -> Setting | None:
     """Return the next setting to try: first the default setting, then random settings that were not tried yet.
 
     Return None if 100 successive draws give only settings that were tried before.
@@ -205,7 +214,7 @@ def _new_setting(draw: Draw, rng: np.random.RandomState, task: Task, tried: set[
     return None
 
 
-def _validation_error(model: Any, task: Task, training: Array, validation: Array) -> float:
+def _validation_error(model: Estimator, task: BenchmarkTask, training: Array, validation: Array) -> float:
     """Fit the model to the training rows, and return its error on the validation rows."""
     X, X_validation = take(task.X, training), take(task.X, validation)
     y, y_validation = task.y[training], task.y[validation]
@@ -241,6 +250,6 @@ def log_uniform(rng: np.random.RandomState, low: float, high: float) -> float:
     return float(np.exp(rng.uniform(np.log(low), np.log(high))))
 
 
-def directions(rng: np.random.RandomState, task: Task) -> int:
+def directions(rng: np.random.RandomState, task: BenchmarkTask) -> int:
     """Draw a number of directions between 1 and 6, or between 1 and the number of columns if this is less than 6."""
     return int(rng.randint(1, min(6, task.X.shape[1]) + 1))

@@ -1,21 +1,15 @@
-"""Functions shared by the commands: printing, one-line errors, checks of output files, progress bars and durations."""
+"""Functions shared by the commands: printing, one-line errors, progress bars and durations."""
 
 from __future__ import annotations
 
 import json
-import os
-import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-# Suffixes of the names of files that contain tables.
-_TABLE_SUFFIXES = (".csv", ".tsv", ".parquet", ".pq")
 
 
 def print_line(console: Console, text: str, style: str | None = None) -> None:
@@ -62,42 +56,6 @@ def one_line_errors(as_json: bool) -> Iterator[None]:
 
 def _one_line(error: BaseException) -> str:
     return " ".join(str(error).split())
-
-
-def load_model(path: Path) -> Any:
-    """Load a model from a file. If the file is a table, raise an error with a command that fits a model."""
-    import hkrr
-
-    try:
-        return hkrr.load(path)
-    except hkrr.ModelFileError:
-        if path.name.lower().removesuffix(".gz").endswith(_TABLE_SUFFIXES):
-            command = f"hkrr fit {shlex.quote(str(path))} --target COLUMN"
-            raise ValueError(f"{path} is a table, not a model; to fit a model, run: {command}") from None
-        raise
-
-
-def check_output_file(option: str, path: Path) -> None:
-    """Raise a ValueError if an output file cannot be written. `option` is the name of the command-line option.
-
-    This check runs before a long computation.
-    """
-    if path.is_dir():
-        raise ValueError(f"{option} {path}: this is a folder; give a file name")
-    if not path.parent.is_dir():
-        raise ValueError(f"{option} {path}: the folder {path.parent} does not exist; create it first")
-    if not os.access(path.parent, os.W_OK) or (path.exists() and not os.access(path, os.W_OK)):
-        raise ValueError(f"{option} {path}: you have no permission to write this file; choose another file")
-
-
-def make_output_folder(console: Console, folder: Path) -> None:
-    """Create the output folder of a command. If this is impossible, print the reason and exit with status 2."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        message = f"--out {folder}: the folder cannot be created ({error.strerror}); choose another folder."
-        print_line(console, message, "red")
-        raise typer.Exit(2) from None
 
 
 def progress_bar(console: Console, name: str, unit: str) -> Progress:

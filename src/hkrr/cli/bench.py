@@ -17,7 +17,8 @@ from hkrr.bench.benchmark_runner import Row, Rules, run_cells
 from hkrr.bench.method_interface import CLASSIFICATION, REGRESSION
 from hkrr.bench.problems import PLANTED_SUITE, SKLEARN, label, load_problem, planted_names
 from hkrr.bench.ranking import groups
-from hkrr.cli._console import format_progress, make_output_folder, print_line, progress_bar
+from hkrr.cli._console import format_progress, print_line, progress_bar
+from hkrr.cli._files import make_output_folder
 
 # Columns of the table of results that are written to README.md, but not printed on the terminal.
 _HIDDEN_COLUMNS = ("last fit", "MB", "failed")

@@ -10,7 +10,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from hkrr.cli._console import make_output_folder, one_line_errors, print_line
+from hkrr.cli._console import one_line_errors, print_line
+from hkrr.cli._files import make_output_folder
 
 # Numbers of rows, columns and directions of the synthetic table.
 _ROWS, _COLUMNS, _DIRECTIONS = 750, 50, 3

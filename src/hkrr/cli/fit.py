@@ -13,7 +13,8 @@ import typer
 from rich.console import Console
 from sklearn.base import BaseEstimator
 
-from hkrr.cli._console import check_output_file, format_duration, one_line_errors, print_json, print_line
+from hkrr.cli._console import format_duration, one_line_errors, print_json, print_line
+from hkrr.cli._files import check_output_file
 
 if TYPE_CHECKING:
     from hkrr import HyperKernelEnsemble, HyperKernelRidgeCV

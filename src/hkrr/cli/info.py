@@ -9,7 +9,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from hkrr.cli._console import load_model, one_line_errors, print_json, print_line
+from hkrr.cli._console import one_line_errors, print_json, print_line
+from hkrr.cli._files import load_model
 
 
 def info(

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 import typer
 from rich.console import Console
 
-from hkrr.cli._console import check_output_file, load_model, one_line_errors, print_json, print_line
+from hkrr.cli._console import one_line_errors, print_json, print_line
+from hkrr.cli._files import check_output_file, load_model
 
 if TYPE_CHECKING:
     import pandas as pd

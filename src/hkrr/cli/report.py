@@ -8,7 +8,8 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from hkrr.cli._console import check_output_file, load_model, one_line_errors, print_json, print_line
+from hkrr.cli._console import one_line_errors, print_json, print_line
+from hkrr.cli._files import check_output_file, load_model
 
 
 def report(

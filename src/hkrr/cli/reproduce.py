@@ -10,7 +10,8 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from hkrr.cli._console import format_progress, make_output_folder, print_line, progress_bar
+from hkrr.cli._console import format_progress, print_line, progress_bar
+from hkrr.cli._files import make_output_folder
 from hkrr.experiments import NAMES, get_experiment
 from hkrr.experiments.experiment_runner import Experiment, Outcome
 from hkrr.experiments.experiment_runner import reproduce as reproduce_one

@@ -10,4 +10,4 @@ from hkrr.criteria.mean_over_row_groups import Grouped
 
 __all__ = ["CRITERIA", "Criterion", "Evidence", "Grouped", "LeaveOneOut"]
 
-CRITERIA: dict[str, type[Criterion]] = {"loo": LeaveOneOut, "evidence": Evidence}
+CRITERIA: dict[str, type[Criterion]] = {"evidence": Evidence, "loo": LeaveOneOut}

@@ -110,11 +110,10 @@ class Criterion(ABC):
     >>> from hkrr.kernels import Gaussian
     >>> from hkrr.rows import InMemoryRows
     >>> data = make_mim_sines(60, n_features=5, n_components=2, random_state=0)
-    >>> for name, make in CRITERIA.items():
-    ...     criterion = make(InMemoryRows(data.X, data.y), data.X[:20], Gaussian(gamma=1.0), 1e-2, learn_lambda=True)
-    ...     print(name, criterion.reduced(data.B).grad.shape)
-    loo (2, 5)
-    evidence (2, 5)
+    >>> rows = InMemoryRows(data.X, data.y)
+    >>> criterion = CRITERIA["loo"](rows, data.X[:20], Gaussian(gamma=1.0), 1e-2, learn_lambda=True)
+    >>> criterion.reduced(data.B).grad.shape
+    (2, 5)
     """
 
     def __init__(

@@ -13,6 +13,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from hkrr._base.checks import check_bool, check_choice, check_int, check_positive
+from hkrr.criteria import CRITERIA
 from hkrr.kernels import get_kernel
 from hkrr.solvers import AGD, LBFGS, VarPro, get_solver
 
@@ -63,14 +64,14 @@ def check_ridge_parameters(model: HyperKernelRidge, n_rows: int, n_features: int
     _check_n_components(check_int("n_components", model.n_components, 1), n_features)
     if not isinstance(model.reg_lambda, str):
         check_positive("reg_lambda", model.reg_lambda)
-    elif model.reg_lambda != "auto" or model.criterion not in ("evidence", "loo"):
+    elif model.reg_lambda != "auto" or model.criterion not in CRITERIA:
         raise ValueError(
-            f"reg_lambda must be a positive number, or 'auto' with criterion='evidence' or 'loo'; got "
+            f"reg_lambda must be a positive number, or 'auto' with criterion={' or '.join(map(repr, CRITERIA))}; got "
             f"{model.reg_lambda!r} with criterion={model.criterion!r}"
         )
     if model.gamma != "median":
         check_positive("gamma (if not 'median')", model.gamma)
-    check_choice("criterion", model.criterion, ("training", "evidence", "loo"))
+    check_choice("criterion", model.criterion, ("training", *CRITERIA))
     if model.criterion != "training" and isinstance(get_solver(model.solver), VarPro | AGD):
         raise ValueError(
             f"criterion={model.criterion!r} needs solver='lbfgs'; 'varpro' and 'agd' support criterion='training' only"
@@ -111,7 +112,7 @@ def check_search_parameters(model: HyperKernelRidgeCV | HyperKernelEnsemble) -> 
 
 def check_cv_parameters(model: HyperKernelRidgeCV, n_features: int) -> list[int]:
     """Raise ValueError if a parameter of the model is invalid. Return the values of `n_components` to try."""
-    check_choice("criterion", model.criterion, ("evidence", "loo", "training"))
+    check_choice("criterion", model.criterion, (*CRITERIA, "training"))
     check_search_parameters(model)
     check_bool("truncate", model.truncate)
     check_bool("warm_start", model.warm_start)

@@ -95,9 +95,9 @@ class HyperKernelRidgeCV(SearchInputMixin, MapModel):
     checkpoint, checkpoint_every
         As in `HyperKernelRidge`. After Ctrl-C, the estimator contains the best model so far, with at most 500 centers.
     callbacks : list of callables or None, default=None
-        Functions that are called with a `hkrr.estimators.search.progress.SearchState` when the search enters a stage or
-        finds a better model. If a function returns True, the search stops, and the final fit is made for the best model
-        so far. None means no functions. Callbacks cannot be combined with `cv`.
+        Functions that are called with a `hkrr.estimators.SearchState` when the search enters a stage or finds a better
+        model. If a function returns True, the search stops, and the final fit is made for the best model so far. None
+        means no functions. Callbacks cannot be combined with `cv`.
 
     Attributes
     ----------
@@ -172,7 +172,7 @@ class HyperKernelRidgeCV(SearchInputMixin, MapModel):
         cv: Any = None,
         reg_lambdas: Literal["auto"] | Sequence[float] | np.ndarray = "auto",
         warm_start: bool = False,
-        solver: Literal["lbfgs", "varpro", "agd"] | Solver = "lbfgs",
+        solver: str | Solver = "lbfgs",
         kernel: str | Kernel = "gaussian",
         truncate: bool = True,
         n_init: int = 4,

@@ -8,13 +8,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from sklearn.base import BaseEstimator
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from hkrr.estimators.classification import HyperKernelClassifier
 from hkrr.estimators.ensemble import HyperKernelEnsemble
 from hkrr.estimators.fitted.importance import column_names
-from hkrr.tables.inner_models import OneMapRegressor
+from hkrr.tables.inner_models import OneMapRegressor, unwrap_model
+from hkrr.tables.table_model import TableModel
 
 
 @dataclass(frozen=True)
@@ -68,16 +70,13 @@ class UnwrappedModel:
         return f"member 1 of {len(self.model.members_)}, weight {self.model.weights_[0]:.2f}"
 
 
-def unwrap(estimator: Any) -> UnwrappedModel:
+def unwrap(estimator: BaseEstimator) -> UnwrappedModel:
     """Return the hkrr model inside an estimator. Raise TypeError if there is none.
 
     The estimator may be the model itself, or a `TableRegressor`, a pipeline or a parameter search that contains the
     model, possibly nested.
     """
-    from hkrr.tables.table_model import TableModel
-
-    model: Any = estimator
-    names, steps = None, list[Callable[[Any], Any]]()
+    model, names, steps = estimator, None, list[Callable[[Any], Any]]()
     while not isinstance(model, OneMapRegressor | HyperKernelEnsemble | HyperKernelClassifier):
         if isinstance(model, Pipeline) and len(model) > 0:
             if len(model) > 1:
@@ -86,10 +85,9 @@ def unwrap(estimator: Any) -> UnwrappedModel:
                 steps.append(before.transform)
             model = model[-1]
         elif isinstance(model, TableModel):
-            check_is_fitted(model, "model_")
-            names = [str(name) for name in model.feature_names_out_]
             steps.append(model.transform)
-            model = model.model_
+            inner = unwrap_model(model)
+            names, model = inner.column_names, inner.whole
         elif hasattr(model, "refit") and hasattr(model, "estimator"):  # a parameter search, such as GridSearchCV
             check_is_fitted(model)
             if not hasattr(model, "best_estimator_"):
@@ -97,11 +95,11 @@ def unwrap(estimator: Any) -> UnwrappedModel:
             model = model.best_estimator_
         else:
             got = type(estimator).__name__
-            inner = "" if model is estimator else f" around a {type(model).__name__}"
+            around = "" if model is estimator else f" around a {type(model).__name__}"
             raise TypeError(
                 "estimator must be a fitted HyperKernelRidge, HyperKernelRidgeCV, HyperKernelEnsemble or "
                 "HyperKernelClassifier, or a TableRegressor, a Pipeline or a parameter search with one of these "
-                f"models; got a {got}{inner}"
+                f"models; got a {got}{around}"
             )
     check_is_fitted(model)
     if names is None or len(names) != model.n_features_in_ or hasattr(model, "feature_names_in_"):

@@ -394,7 +394,7 @@ def _is_number(text: str, booleans: bool) -> bool:
     return True
 
 
-_BY_SUFFIX: dict[str, type[ParquetSource] | type[CSVSource] | type[NumpySource]] = {
+_BY_SUFFIX: dict[str, Callable[[Sequence[Path], Target | None, list[str] | None], Source]] = {
     ".parquet": ParquetSource,
     ".pq": ParquetSource,
     ".csv": CSVSource,

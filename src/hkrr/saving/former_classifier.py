@@ -13,10 +13,13 @@ from typing import Any
 
 import numpy as np
 
+from hkrr._base.linear_algebra import Array
 from hkrr._maps import KernelExpansion, ShapeName
 from hkrr.estimators.classification import HyperKernelClassifier
 from hkrr.estimators.classification.class_scores import ClassScores
 from hkrr.estimators.classification.logistic_refinement import with_scores
+from hkrr.estimators.ridge_cv import HyperKernelRidgeCV
+from hkrr.kernels import Kernel
 
 # The parameters of the classifier that have the same meaning in this version, and all parameters of version 0.1.
 _KEPT = (
@@ -51,13 +54,27 @@ class FormerClassifier:
     The parameters `n_components` and `kernel` are not used.
     """
 
+    loss: str
+    device: Any
+    n_features_in_: int
+    classes_: Array
+    kernel_: Kernel
+    map_: Array
+    singular_values_: Array
+    x_offset_: Array
+    centers_: Array
+    dual_coef_: Array
+    intercept_: float | Array
+    softness_: float | None
+    regressor_: HyperKernelRidgeCV
+
     def __init__(
         self, *, n_components: Any = "auto", loss: str = "logistic", kernel: Any = "gaussian", **kept: Any
     ) -> None:
         vars(self).update(HyperKernelClassifier(**kept).get_params(deep=False), loss=loss)
 
 
-def convert(former: Any) -> HyperKernelClassifier:
+def convert(former: FormerClassifier) -> HyperKernelClassifier:
     """Return a classifier with the same probabilities. `former` is a valid `FormerClassifier`."""
     parameters = {name: value for name, value in vars(former).items() if name in _KEPT}
     model = HyperKernelClassifier(**parameters)

@@ -185,7 +185,7 @@ _REMEDY = "use another copy of the file, or save the model again"
 _FIELDS = {"format", "library", "class", "parameters", "attributes", "feature_names", "summary", "left_out"}
 
 
-def save(model: Any, path: str | os.PathLike[str]) -> None:
+def save(model: BaseEstimator, path: str | os.PathLike[str]) -> None:
     """Save a fitted model to a file. The file is written completely or not at all.
 
     Parameters

@@ -26,7 +26,7 @@ from hkrr.estimators.ridge_cv import HyperKernelRidgeCV
 _OPSET, _IR = 17, 8
 
 
-def to_onnx(model: Any) -> Any:
+def to_onnx(model: MapModel | HyperKernelEnsemble | KernelExpansionRegressor) -> Any:
     """Convert a fitted model to an ONNX graph.
 
     Requires the extra ``hkrr[onnx]``. ``onnx.save(graph, path)`` writes the graph, and onnxruntime runs it.

@@ -29,6 +29,7 @@ from hkrr.estimators._parameter_checks import check_shared_parameters
 from hkrr.estimators.classification import HyperKernelClassifier
 from hkrr.estimators.classification.class_scores import ClassScores
 from hkrr.estimators.ensemble import HyperKernelEnsemble
+from hkrr.estimators.fitted.base import Regressor
 from hkrr.estimators.fitted.diagnostics import Diagnostics
 from hkrr.estimators.ridge import HyperKernelRidge
 from hkrr.estimators.ridge_cv import HyperKernelRidgeCV
@@ -71,7 +72,7 @@ class Schema:
     copies: dict[str, str] = field(default_factory=dict)
     is_part: bool = False  # whether models of the class are stored only as attributes of other models
     # Converts a model of an earlier version to the present class. None if the class is the present one.
-    convert: Callable[[Any], BaseEstimator] | None = None
+    convert: Callable[[FormerClassifier], BaseEstimator] | None = None
 
     @property
     def is_own(self) -> bool:
@@ -105,7 +106,7 @@ def schema_of_file(name: str, attributes: Any) -> Schema:
     return SCHEMAS[name]
 
 
-def check_model(model: Any, schema: Schema | None = None) -> None:
+def check_model(model: BaseEstimator | FormerClassifier, schema: Schema | None = None) -> None:
     """Raise Refusal if an attribute of a model is missing or invalid. A valid model can predict or transform.
 
     `schema` is the schema of the model. If it is None, it is the present schema of the class.
@@ -155,7 +156,7 @@ def _map_model(model: HyperKernelRidge | HyperKernelRidgeCV) -> None:
         raise Refusal(f"map_ has the shape {model.map_.shape}, but result_.B has the shape {model.result_.B.shape}")
 
 
-def _check_device(model: Any) -> None:
+def _check_device(model: Regressor | HyperKernelClassifier | FormerClassifier) -> None:
     if model.device is not None and not _DEVICE.fullmatch(str(model.device)):
         raise Refusal(f"device={model.device!r} is not a PyTorch device")
 
@@ -204,7 +205,7 @@ def _classifier(model: HyperKernelClassifier) -> None:
         raise Refusal("it has the attribute softness_, but refined_ is False")
 
 
-def _former_classifier(model: Any) -> None:
+def _former_classifier(model: FormerClassifier) -> None:
     _check_device(model)
     check_choice("loss", model.loss, ("logistic", "squared"))
     n_classes = len(model.classes_)
@@ -226,7 +227,7 @@ def _former_classifier(model: Any) -> None:
         raise Refusal("regressor_ and the model have different numbers of targets")
 
 
-def _all_or_none(model: Any, names: Iterable[str]) -> None:
+def _all_or_none(model: object, names: Iterable[str]) -> None:
     known = [name in vars(model) for name in names]
     if any(known) and not all(known):
         raise Refusal(f"it has some of the attributes {', '.join(names)}, but not all of them")

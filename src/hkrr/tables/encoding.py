@@ -82,7 +82,7 @@ class Column:
         For a column of numbers, the strings that mean "missing" in this column, in addition to common ones such as
         "NA".
     n_missing : int
-        Number of missing values among the training rows.
+        Number of missing values among the training rows. It is stored for users: the encoding does not depend on it.
     """
 
     name: str

@@ -32,7 +32,7 @@ _LEAST_SHARE = 0.1
 
 
 @contextmanager
-def _less_time(model: Any, seconds: float) -> Iterator[None]:
+def _less_time(model: BaseEstimator, seconds: float) -> Iterator[None]:
     """Reduce the time limit of a model, if it has one, by the given number of seconds."""
     limit = getattr(model, "time_limit", None)
     if not isinstance(limit, (int, float)):

@@ -23,12 +23,11 @@ from hkrr.estimators.search.search_problem import SearchProblem
 from hkrr.kernels import KERNELS, Radial, kernel_name
 from hkrr.rows import InMemoryRows
 from support import oracles
-from support import oracles_criteria as criteria_oracles
+from support.every_criterion import ORACLES
 from support.random_problems import kernel_cases
 
 # Oracle of each kernel with gamma = 1, because the map of a candidate contains the scale.
 VALUES = {case.kernel: case.value for case in kernel_cases(1.0)}
-ORACLES = {Evidence: criteria_oracles.evidence, LeaveOneOut: criteria_oracles.leave_one_out}
 GAUSSIAN = KERNELS["gaussian"].with_gamma(1.0)
 Kind, Batches = kernel_race._Kind, kernel_race._Batches
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from hkrr._base.linear_algebra import Array
-from hkrr.bench.method_interface import CLASSIFICATION, REGRESSION, Method, Setting, Task, log_uniform, tuned
+from hkrr.bench.method_interface import CLASSIFICATION, REGRESSION, BenchmarkTask, Method, Setting, log_uniform, tuned
 from hkrr.bench.preparation import categorical_columns, texts_of_categories, typed
 
 # Maximum number of trees. A fit stops earlier if the validation error has not decreased for _PATIENCE trees.
@@ -29,7 +29,7 @@ Grow = Callable[[Any, Any, Array, Validation, float], int]
 class Boosted:
     """Boosted trees. Early stopping on validation rows chooses the number of trees of the final fit."""
 
-    def __init__(self, task: Task, make: Callable[[int], Any], grow: Grow) -> None:
+    def __init__(self, task: BenchmarkTask, make: Callable[[int], Any], grow: Grow) -> None:
         self.task, self.make, self.grow = task, make, grow
 
     def fit_with_validation(self, X: Any, y: Array, X_validation: Any, y_validation: Array) -> Boosted:
@@ -58,7 +58,7 @@ class Boosted:
         return np.asarray(self.model.predict_proba(X))
 
 
-def _catboost(setting: Setting, task: Task) -> Boosted:
+def _catboost(setting: Setting, task: BenchmarkTask) -> Boosted:
     from catboost import CatBoostClassifier, CatBoostRegressor
 
     options = {
@@ -83,7 +83,7 @@ def _catboost(setting: Setting, task: Task) -> Boosted:
     return Boosted(task, lambda n: trees(iterations=n, **options), grow)
 
 
-def _draw_catboost(rng: np.random.RandomState, task: Task) -> Setting:
+def _draw_catboost(rng: np.random.RandomState, task: BenchmarkTask) -> Setting:
     return {
         "learning_rate": log_uniform(rng, 0.02, 0.2),
         "depth": int(rng.randint(3, 9)),
@@ -92,7 +92,7 @@ def _draw_catboost(rng: np.random.RandomState, task: Task) -> Setting:
     }
 
 
-def _lightgbm(setting: Setting, task: Task) -> Boosted:
+def _lightgbm(setting: Setting, task: BenchmarkTask) -> Boosted:
     from lightgbm import LGBMClassifier, LGBMRegressor, early_stopping
     from lightgbm.callback import EarlyStopException
 
@@ -120,7 +120,7 @@ def _lightgbm(setting: Setting, task: Task) -> Boosted:
     return Boosted(task, lambda n: trees(n_estimators=n, **options), grow)
 
 
-def _draw_lightgbm(rng: np.random.RandomState, task: Task) -> Setting:
+def _draw_lightgbm(rng: np.random.RandomState, task: BenchmarkTask) -> Setting:
     return {
         "learning_rate": log_uniform(rng, 0.01, 0.1),
         "num_leaves": int(rng.choice([7, 15, 31, 63])),
@@ -130,7 +130,7 @@ def _draw_lightgbm(rng: np.random.RandomState, task: Task) -> Setting:
     }
 
 
-def _xgboost(setting: Setting, task: Task) -> Boosted:
+def _xgboost(setting: Setting, task: BenchmarkTask) -> Boosted:
     from xgboost import XGBClassifier, XGBRegressor
     from xgboost.callback import TrainingCallback
 
@@ -161,7 +161,7 @@ def _xgboost(setting: Setting, task: Task) -> Boosted:
     return Boosted(task, lambda n: trees(n_estimators=n, **options), grow)
 
 
-def _draw_xgboost(rng: np.random.RandomState, task: Task) -> Setting:
+def _draw_xgboost(rng: np.random.RandomState, task: BenchmarkTask) -> Setting:
     return {
         "learning_rate": log_uniform(rng, 0.01, 0.2),
         "max_depth": int(rng.randint(2, 9)),

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hkrr.bench.method_interface import Answer, Method, Task
+from hkrr.bench.method_interface import Answer, BenchmarkTask, Method
 
 # Maximum number of training rows on which the parameters are learned, maximum number of training rows on which the
 # predictions are conditioned, and number of test rows that are predicted at once.
@@ -99,7 +99,7 @@ def _learn(X: Any, y: Any, n_directions: int | None, seconds: float) -> _Learned
     return _Learned(best, model, n_steps, time.perf_counter() - began)
 
 
-def _run(task: Task, choices: tuple[int | None, ...]) -> Answer:
+def _run(task: BenchmarkTask, choices: tuple[int | None, ...]) -> Answer:
     import gpytorch
     import torch
 
@@ -127,7 +127,7 @@ def _run(task: Task, choices: tuple[int | None, ...]) -> Answer:
     return Answer(predicted * y_scale + y_mean, components, best.seconds, note)
 
 
-def _map(task: Task) -> Answer:
+def _map(task: BenchmarkTask) -> Answer:
     return _run(task, tuple(dict.fromkeys(min(d, task.X.shape[1]) for d in _DIRECTIONS)))
 
 

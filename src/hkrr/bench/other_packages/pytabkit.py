@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from hkrr.bench.method_interface import CLASSIFICATION, REGRESSION, Answer, Method, Task, predictions
+from hkrr.bench.method_interface import CLASSIFICATION, REGRESSION, Answer, BenchmarkTask, Method, predictions
 from hkrr.bench.preparation import imputed
 
 # Fraction of the time limit that is passed to the models that have a time limit. Predictions need the rest.
@@ -19,7 +19,7 @@ _SHARE = 0.85
 def _model(name: str, about: str, package: str, **options: Any) -> Method:
     """Return a model of pytabkit as a benchmark method. Options whose value is None get the time limit."""
 
-    def run(task: Task) -> Answer:
+    def run(task: BenchmarkTask) -> Answer:
         import pytabkit
 
         began = time.perf_counter()

@@ -11,7 +11,17 @@ import numpy as np
 from scipy.optimize import minimize
 
 from hkrr._base.linear_algebra import Array
-from hkrr.bench.method_interface import CLASSIFICATION, REGRESSION, Answer, Method, Setting, Task, log_uniform, tuned
+from hkrr.bench.method_interface import (
+    CLASSIFICATION,
+    REGRESSION,
+    Answer,
+    BenchmarkTask,
+    Estimator,
+    Method,
+    Setting,
+    log_uniform,
+    tuned,
+)
 
 # The Gaussian process learns its length scales on at most _GP_ROWS rows, during the fraction _GP_SHARE of the time
 # limit. The final fit uses at most _GP_EXACT_ROWS rows, and the test rows are predicted in blocks of about _BLOCK
@@ -20,7 +30,7 @@ _GP_ROWS, _GP_SHARE, _GP_EXACT_ROWS, _BLOCK = 1000, 0.7, 5000, 2000
 _BOTH = (REGRESSION, CLASSIFICATION)
 
 
-def standardised(model: Any) -> Any:
+def standardised(model: Estimator) -> Any:
     """Wrap an estimator so that its inputs and its target are standardized."""
     from sklearn.compose import TransformedTargetRegressor
     from sklearn.pipeline import make_pipeline
@@ -30,13 +40,13 @@ def standardised(model: Any) -> Any:
     return TransformedTargetRegressor(pipeline, transformer=StandardScaler(), check_inverse=False)
 
 
-def _kernel_ridge(setting: Setting, task: Task) -> Any:
+def _kernel_ridge(setting: Setting, task: BenchmarkTask) -> Any:
     from sklearn.kernel_ridge import KernelRidge
 
     return standardised(KernelRidge(**{"kernel": "rbf", "gamma": 0.5 / task.X.shape[1], "alpha": 0.1, **setting}))
 
 
-def _draw_kernel_ridge(rng: np.random.RandomState, task: Task) -> Setting:
+def _draw_kernel_ridge(rng: np.random.RandomState, task: BenchmarkTask) -> Setting:
     return {
         "kernel": str(rng.choice(["rbf", "laplacian"])),
         "gamma": log_uniform(rng, 0.01, 10.0) / task.X.shape[1],
@@ -44,14 +54,14 @@ def _draw_kernel_ridge(rng: np.random.RandomState, task: Task) -> Setting:
     }
 
 
-def _mlp(setting: Setting, task: Task) -> Any:
+def _mlp(setting: Setting, task: BenchmarkTask) -> Any:
     from sklearn.neural_network import MLPRegressor
 
     options = {"early_stopping": True, "max_iter": 500, "n_iter_no_change": 20, "random_state": task.seed, **setting}
     return standardised(MLPRegressor(**options))
 
 
-def _draw_mlp(rng: np.random.RandomState, task: Task) -> Setting:
+def _draw_mlp(rng: np.random.RandomState, task: BenchmarkTask) -> Setting:
     return {
         "hidden_layer_sizes": (int(rng.choice([50, 100, 200, 400])),) * int(rng.randint(1, 4)),
         "alpha": log_uniform(rng, 1e-6, 1.0),
@@ -59,25 +69,25 @@ def _draw_mlp(rng: np.random.RandomState, task: Task) -> Setting:
     }
 
 
-def _forest(setting: Setting, task: Task) -> Any:
+def _forest(setting: Setting, task: BenchmarkTask) -> Any:
     from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 
     forest = RandomForestClassifier if task.n_classes else RandomForestRegressor
     return forest(n_jobs=task.threads, random_state=task.seed, **setting)
 
 
-def _draw_forest(rng: np.random.RandomState, task: Task) -> Setting:
+def _draw_forest(rng: np.random.RandomState, task: BenchmarkTask) -> Setting:
     return {"max_features": float(rng.uniform(0.2, 1.0)), "min_samples_leaf": int(rng.choice([1, 2, 3, 5, 10]))}
 
 
-def _boosting(setting: Setting, task: Task) -> Any:
+def _boosting(setting: Setting, task: BenchmarkTask) -> Any:
     from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 
     boosting = HistGradientBoostingClassifier if task.n_classes else HistGradientBoostingRegressor
     return boosting(early_stopping=True, max_iter=1000, random_state=task.seed, **setting)
 
 
-def _draw_boosting(rng: np.random.RandomState, task: Task) -> Setting:
+def _draw_boosting(rng: np.random.RandomState, task: BenchmarkTask) -> Setting:
     return {
         "learning_rate": log_uniform(rng, 0.01, 0.3),
         "max_leaf_nodes": int(rng.choice([7, 15, 31, 63])),
@@ -87,17 +97,17 @@ def _draw_boosting(rng: np.random.RandomState, task: Task) -> Setting:
     }
 
 
-def _ridge(setting: Setting, task: Task) -> Any:
+def _ridge(setting: Setting, task: BenchmarkTask) -> Any:
     from sklearn.linear_model import Ridge
 
     return standardised(Ridge(**setting))
 
 
-def _draw_ridge(rng: np.random.RandomState, task: Task) -> Setting:
+def _draw_ridge(rng: np.random.RandomState, task: BenchmarkTask) -> Setting:
     return {"alpha": log_uniform(rng, 1e-3, 1e4)}
 
 
-def _logistic(setting: Setting, task: Task) -> Any:
+def _logistic(setting: Setting, task: BenchmarkTask) -> Any:
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
@@ -105,11 +115,11 @@ def _logistic(setting: Setting, task: Task) -> Any:
     return make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000, **setting))
 
 
-def _draw_logistic(rng: np.random.RandomState, task: Task) -> Setting:
+def _draw_logistic(rng: np.random.RandomState, task: BenchmarkTask) -> Setting:
     return {"C": log_uniform(rng, 1e-4, 1e3)}
 
 
-def _svc(setting: Setting, task: Task) -> Any:
+def _svc(setting: Setting, task: BenchmarkTask) -> Any:
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
     from sklearn.svm import SVC
@@ -119,7 +129,7 @@ def _svc(setting: Setting, task: Task) -> Any:
     return make_pipeline(StandardScaler(), SVC(probability=True, random_state=task.seed, **setting))
 
 
-def _draw_svc(rng: np.random.RandomState, task: Task) -> Setting:
+def _draw_svc(rng: np.random.RandomState, task: BenchmarkTask) -> Setting:
     return {"C": log_uniform(rng, 0.1, 1e3), "gamma": log_uniform(rng, 0.01, 10.0) / task.X.shape[1]}
 
 
@@ -168,7 +178,7 @@ class _Process:
         return np.concatenate([self.model.predict(block) for block in blocks])
 
 
-def _gpr(task: Task) -> Answer:
+def _gpr(task: BenchmarkTask) -> Answer:
     from sklearn.preprocessing import StandardScaler
 
     began = time.perf_counter()

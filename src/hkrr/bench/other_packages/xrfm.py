@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hkrr._base.linear_algebra import Array
-from hkrr.bench.method_interface import Answer, Method, Setting, Task, describe, log_uniform
+from hkrr.bench.method_interface import Answer, BenchmarkTask, Method, Setting, describe, log_uniform
 
 # Number of rows of the subsample on which random settings are first compared. The subsample is used if there are more
 # than twice as many training rows, not counting the validation rows: a fit to all training rows can then take minutes.
@@ -30,7 +30,7 @@ class _Fitted(NamedTuple):
 class _Standardized:
     """The standardized data of a task, with methods to fit and predict. xRFM needs single precision."""
 
-    def __init__(self, task: Task) -> None:
+    def __init__(self, task: BenchmarkTask) -> None:
         from sklearn.preprocessing import StandardScaler
 
         self.task = task
@@ -78,7 +78,7 @@ def _draw(rng: np.random.RandomState) -> Setting:
     }
 
 
-def _defaults(task: Task) -> Answer:
+def _defaults(task: BenchmarkTask) -> Answer:
     """Run xRFM with its default parameters.
 
     The validation rows are used only to choose the iteration, not to fit the model.
@@ -89,7 +89,7 @@ def _defaults(task: Task) -> Answer:
     return Answer(data.predict(model), None, time.perf_counter() - began, "default")
 
 
-def _tuned(task: Task) -> Answer:
+def _tuned(task: BenchmarkTask) -> Answer:
     """Run xRFM with the default setting and random settings, and predict with the model of lowest validation error.
 
     The search stops when the remaining time is shorter than the longest fit so far, or after 200 random settings. If

@@ -106,7 +106,7 @@ def average_gradient_outer_product(model: FittedMap, X: Any) -> Array:
     --------
     >>> import numpy as np
     >>> from hkrr import HyperKernelRidge
-    >>> from hkrr.estimators.fitted.importance import average_gradient_outer_product
+    >>> from hkrr.estimators import average_gradient_outer_product
     >>> X = np.random.default_rng(0).normal(size=(200, 5))
     >>> model = HyperKernelRidge(1, random_state=0).fit(X, np.sin(X[:, 2]))
     >>> G = average_gradient_outer_product(model, X)
