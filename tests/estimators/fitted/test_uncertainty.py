@@ -319,8 +319,8 @@ def test_large_systems_give_the_same_scores(monkeypatch):
     scores, coefficients = [], []
     for large, dtype in ((10_000, np.float64), (50, np.float32)):
         monkeypatch.setattr(linear_algebra, "_LARGE", large)
-        objective, info = Objective(InMemoryRows(X, y), None, Gaussian(gamma=0.3), 1e-3), linear_algebra.SolveInfo()
-        alpha = objective.solve_alpha(B, info)
+        objective = Objective(InMemoryRows(X, y), None, Gaussian(gamma=0.3), 1e-3)
+        alpha, info = objective.solve(B)
         assert info.factor.dtype == dtype
         coefficients.append(alpha)
         scores.append(conformal.estimate_uncertainty(objective, B, alpha, alpha, info, Full()).left_out.scores)
