@@ -21,7 +21,7 @@ from hkrr._base.threads import Lockstep, in_threads, value_or_error
 from hkrr.centers import uniform
 from hkrr.exceptions import FitError
 from hkrr.kernels import Kernel
-from hkrr.kernels.base import MEDIAN_ROWS
+from hkrr.kernels.base import MEDIAN_ROWS, with_median_gamma
 from hkrr.objective import Objective, Reduced
 from hkrr.rows import InMemoryRows, Rows
 from hkrr.solvers import Solver, run
@@ -97,7 +97,7 @@ def median_kernel(kernel: Kernel, rows: InMemoryRows, B: Array, rng: np.random.R
     """
     if kernel.gamma is not None:
         return kernel
-    return kernel.with_gamma(kernel.median_gamma(median_sample(rows, rng, MEDIAN_ROWS) @ B.T))
+    return with_median_gamma(kernel, median_sample(rows, rng, MEDIAN_ROWS), B)
 
 
 def ranked_maps(
