@@ -63,11 +63,7 @@ def starting_rows(rows: Rows, rng: np.random.RandomState) -> InMemoryRows:
 
     These are 4,000 rows drawn uniformly, or all rows if there are at most 4,000.
     """
-    if rows.n_counted > _SCORING_ROWS:
-        some: InMemoryRows = rows.sample(_SCORING_ROWS, rng)
-        return some
-    everything: InMemoryRows = rows.in_memory()
-    return everything
+    return rows.at_most(_SCORING_ROWS, rng).in_memory()
 
 
 def sample_map(n_components: int, n_features: int, rng: np.random.RandomState) -> Array:
@@ -175,8 +171,7 @@ def descend_lambda(
     """
     if reg_lambda >= _FIRST_PATH_LAMBDA:
         return starts[0]
-    if rows.n_counted > _SCORING_ROWS:
-        rows = rows.sample(_SCORING_ROWS, rng)
+    rows = rows.at_most(_SCORING_ROWS, rng)
     centers = uniform(rows, min(n_centers, _PATH_CENTERS, rows.n_counted), rng)
     # Use one thread for each starting map. The sums over at most 4,000 rows are too small to be split among further
     # threads.

@@ -315,8 +315,7 @@ class DirectionSearch:
         if n_centers <= self._size[1]:
             return False
         self._size = (n_rows, n_centers)
-        some = rows if n_rows == rows.n_rows else rows.subset(rows.draw(n_rows, rng))
-        some = some.on_threads(1)  # the runs are distributed over the threads
+        some = rows.at_most(n_rows, rng).on_threads(1)  # the runs are distributed over the threads
         found, before = dict(self.best), (self.criterion, self._sample) if self.best else None
         again = self._contenders() if found else []
         centers = uniform_or_all(some, n_centers, rng)

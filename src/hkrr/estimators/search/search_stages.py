@@ -54,7 +54,6 @@ from hkrr.estimators.search.robust_noise import (
 from hkrr.estimators.search.search_problem import SearchProblem
 from hkrr.exceptions import FitError
 from hkrr.kernels import Kernel, kernel_name
-from hkrr.rows import InMemoryRows
 from hkrr.solvers import Result
 from hkrr.solvers.driver import StopReason
 from hkrr.solvers.initialization import median_sample, median_scale
@@ -278,7 +277,7 @@ def refine(problem: SearchProblem, candidate: Candidate) -> tuple[Candidate, Res
     if isinstance(candidate.shape, Full):
         polished, result = polish(problem, [candidate])
         return rescale(problem, polished), result
-    exact = problem.criterion(subset(problem.rows, _EXACT_ROWS, problem.rng), None, candidate.kernel)
+    exact = problem.criterion(problem.rows.at_most(_EXACT_ROWS, problem.rng), None, candidate.kernel)
     with single_threaded_blas():
         return descend(exact, replace(candidate, seconds=0.0), _POLISH_ITERATIONS, problem.deadline)
 
@@ -332,7 +331,7 @@ def _best_kernel(problem: SearchProblem, candidate: Candidate, kernels: Sequence
     The kernels are compared on at most 500 rows, at fixed directions. The kernel is changed if the score of another
     kernel is clearly lower. The scales of the directions and the noise are then refitted.
     """
-    exact = problem.criterion(subset(problem.rows, _KERNEL_ROWS, problem.rng), None, candidate.kernel)
+    exact = problem.criterion(problem.rows.at_most(_KERNEL_ROWS, problem.rng), None, candidate.kernel)
     starts = [
         replace(candidate, origin=Origin.DIRECTIONS, kernel=kernel, shape=Scaled(candidate.B), seconds=0.0)
         for kernel in (candidate.kernel, *kernels)
@@ -395,7 +394,7 @@ def fit_plain(problem: SearchProblem, kernel: Kernel, n_rows: int) -> tuple[Crit
 
     The deadline is ignored, so that there is a reasonable model after any time limit.
     """
-    some = subset(problem.rows, n_rows, problem.rng)
+    some = problem.rows.at_most(n_rows, problem.rng)
     exact, noises = problem.criterion(some, None, kernel), (FIRST_NOISE, FIRST_LAMBDA * some.total_weight)
     with single_threaded_blas():
         return exact, plain_kernel_ridge(exact, kernel, noises, problem.rng)[0]
@@ -453,7 +452,7 @@ def rescale(problem: SearchProblem, candidate: Candidate) -> Candidate:
     rows, L-BFGS on the whole map could also overfit the directions.
     """
     B = principal_form(candidate.B)[0] if candidate.kernel.rotation_invariant else candidate.B
-    exact = problem.criterion(subset(problem.rows, _EXACT_ROWS, problem.rng), None, candidate.kernel)
+    exact = problem.criterion(problem.rows.at_most(_EXACT_ROWS, problem.rng), None, candidate.kernel)
     start = replace(candidate, origin=Origin.RESCALED, B=B, shape=ScaledRows(B), seconds=0.0)
     with single_threaded_blas():
         end, _ = descend(exact, start, _SCALES_ITERATIONS, problem.deadline, tol=1e-7, plateau=1e-9)
@@ -504,7 +503,7 @@ def compare_with_plain(
     the two candidates are refitted on at most `n_rows` rows, with all of these rows as centers. The scores are
     extrapolated to the total weight of the problem, including the penalty for the parameters (BIC).
     """
-    some = subset(problem.rows, n_rows, problem.rng)
+    some = problem.rows.at_most(n_rows, problem.rng)
     exact = problem.criterion(some, None, polished.kernel)
     noises = (polished.nu, FIRST_NOISE, FIRST_LAMBDA * some.total_weight)
     compared = replace(polished, origin=Origin.COMPARED, shape=Scaled(polished.B), seconds=0.0)
@@ -604,7 +603,7 @@ def _lead(problem: SearchProblem, directions: Candidate) -> tuple[float, float]:
     and target, minus the criterion of a model that predicts zero. The other models are plain kernel ridge regression
     and diagonal maps, with the Gaussian and the Laplace kernel.
     """
-    some = subset(problem.rows, _FEW_ROWS, problem.rng)
+    some = problem.rows.at_most(_FEW_ROWS, problem.rng)
     exact, ones = problem.criterion(some, None, directions.kernel), np.ones(some.n_features)
     starts = [replace(directions, shape=Scaled(directions.B))]
     for name in ("gaussian", "laplace"):
@@ -636,8 +635,3 @@ def _is_multi_index(problem: SearchProblem, directions: Candidate) -> bool:
 def _lead_clearly(directions: Candidate, own: float, others: float) -> bool:
     few = directions.n_components <= max(1, directions.B.shape[1] // _FEW_PER_COLUMNS)
     return few and own < _UNEXPLAINED and own < max(others - _CLEAR_LEAD, _CLEAR_RATIO * others)
-
-
-def subset(rows: InMemoryRows, n: int, rng: np.random.RandomState) -> InMemoryRows:
-    """Return n rows drawn at random, or all rows if there are at most n rows."""
-    return rows if rows.n_rows <= n else rows.subset(rows.draw(n, rng))
