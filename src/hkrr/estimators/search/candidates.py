@@ -185,6 +185,10 @@ class Candidate:
         D, k = len(self.B), np.count_nonzero(self.B)
         return float(gammaln(D + 1) - gammaln(k + 1) - gammaln(D - k + 1)) if k < D else 0.0
 
+    def restarted(self, **changes: Any) -> Candidate:
+        """Return the candidate with the given changes, before it is evaluated: without a value, a score and a time."""
+        return replace(self, value=math.inf, score=math.inf, seconds=0.0, **changes)
+
 
 def optimism(dof: float, n_rows: float, total_weight: float) -> float:
     """Return the optimism, in nats, of a criterion that was minimized on n rows and is extrapolated to W rows.
@@ -220,8 +224,8 @@ def mean_only(criterion: Criterion, like: Candidate, total_weight: float) -> Can
     largest, W = LAMBDA_BOUNDS[1], criterion.rows.total_weight
     with single_threaded_blas():
         value = criterion.at(largest, like.kernel).reduced(like.B).value
-    found = replace(like, origin=Origin.MEAN, nu=largest * W, value=value, seconds=0.0, lambda_at_bound=True)
-    return replace(found, score=score(criterion, value, None, total_weight))
+    found = like.restarted(origin=Origin.MEAN, nu=largest * W, lambda_at_bound=True)
+    return replace(found, value=value, score=score(criterion, value, None, total_weight))
 
 
 def score_on_all_rows(candidate: Candidate, searched_weight: float, total_weight: float) -> float:
@@ -314,7 +318,7 @@ def improve_each(
 
     def one(k: int, criterion: Criterion | Grouped = criterion) -> Candidate:
         if k > 0 and time.perf_counter() > deadline:
-            return replace(starts[k], value=math.inf, score=math.inf)
+            return _ended(criterion, starts[k], None)
         return improve(criterion, starts[k], max_iter, deadline)
 
     # A batch is evaluated with the kernel of the criterion, but `descend` uses the kernel of each candidate. Runs are

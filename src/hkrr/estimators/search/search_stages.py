@@ -279,7 +279,7 @@ def refine(problem: SearchProblem, candidate: Candidate) -> tuple[Candidate, Res
         return rescale(problem, polished), result
     exact = problem.criterion(problem.rows.at_most(_EXACT_ROWS, problem.rng), None, candidate.kernel)
     with single_threaded_blas():
-        return descend(exact, replace(candidate, seconds=0.0), _POLISH_ITERATIONS, problem.deadline)
+        return descend(exact, candidate.restarted(), _POLISH_ITERATIONS, problem.deadline)
 
 
 def _search_one_kernel(problem: SearchProblem, kernel: Kernel) -> tuple[Candidate, Result, list[Candidate]]:
@@ -333,7 +333,7 @@ def _best_kernel(problem: SearchProblem, candidate: Candidate, kernels: Sequence
     """
     exact = problem.criterion(problem.rows.at_most(_KERNEL_ROWS, problem.rng), None, candidate.kernel)
     starts = [
-        replace(candidate, origin=Origin.DIRECTIONS, kernel=kernel, shape=Scaled(candidate.B), seconds=0.0)
+        candidate.restarted(origin=Origin.DIRECTIONS, kernel=kernel, shape=Scaled(candidate.B))
         for kernel in (candidate.kernel, *kernels)
     ]
     ends = [
@@ -436,7 +436,7 @@ def polish(problem: SearchProblem, candidates: Sequence[Candidate]) -> tuple[Can
         for candidate in candidates:
             if not problem.in_time:
                 break
-            start = replace(candidate, origin=Origin.POLISHED, seconds=0.0)
+            start = candidate.restarted(origin=Origin.POLISHED)
             # If the criterion is not finite on these rows, skip the candidate. If all candidates are skipped, the first
             # one is returned unchanged.
             with suppress(FitError):
@@ -453,7 +453,7 @@ def rescale(problem: SearchProblem, candidate: Candidate) -> Candidate:
     """
     B = principal_form(candidate.B)[0] if candidate.kernel.rotation_invariant else candidate.B
     exact = problem.criterion(problem.rows.at_most(_EXACT_ROWS, problem.rng), None, candidate.kernel)
-    start = replace(candidate, origin=Origin.RESCALED, B=B, shape=ScaledRows(B), seconds=0.0)
+    start = candidate.restarted(origin=Origin.RESCALED, B=B, shape=ScaledRows(B))
     with single_threaded_blas():
         end, _ = descend(exact, start, _SCALES_ITERATIONS, problem.deadline, tol=1e-7, plateau=1e-9)
     return replace(end, shape=candidate.shape)
@@ -506,7 +506,7 @@ def compare_with_plain(
     some = problem.rows.at_most(n_rows, problem.rng)
     exact = problem.criterion(some, None, polished.kernel)
     noises = (polished.nu, FIRST_NOISE, FIRST_LAMBDA * some.total_weight)
-    compared = replace(polished, origin=Origin.COMPARED, shape=Scaled(polished.B), seconds=0.0)
+    compared = polished.restarted(origin=Origin.COMPARED, shape=Scaled(polished.B))
     with single_threaded_blas():
         rival, result = plain_kernel_ridge(exact, polished.kernel, noises, problem.rng, problem.deadline)
         compared, _ = descend(exact, compared, _RESCALE_ITERATIONS, problem.deadline)
