@@ -36,6 +36,7 @@ from hkrr.criteria.batched_evidence import InLockstep, answer, can_be_batched
 from hkrr.exceptions import FitError
 from hkrr.kernels import KERNELS, Kernel, kernel_name
 from hkrr.objective import LAMBDA_BOUNDS
+from hkrr.rows import Rows
 from hkrr.solvers import LBFGS, Result, at_bound, run
 from hkrr.solvers.driver import MESSAGES, StopReason, check_stored, empty_history, run_key
 from hkrr.solvers.initialization import median_sample, median_scale
@@ -350,6 +351,14 @@ def improve_each(
     return in_threads(one, range(len(starts)), 1 if criterion.rows.pays_to_batch else n_threads)
 
 
+def plain_start(rows: Rows, kernel: Kernel, rng: np.random.RandomState) -> Candidate:
+    """Return the start of plain kernel ridge regression: a multiple of the identity, by the median heuristic."""
+    ones, scale = np.ones(rows.n_features), median_scale(kernel, median_sample(rows, rng))
+    return Candidate(
+        Origin.PLAIN, kernel, scale * ones, FIRST_NOISE, shape=Scaled(ones), n_free_columns=rows.n_free_columns
+    )
+
+
 def plain_kernel_ridge(
     criterion: Criterion | Grouped,
     kernel: Kernel,
@@ -362,12 +371,7 @@ def plain_kernel_ridge(
     The map of the candidate is a multiple of the identity. ``noises`` contains the initial values of nu. One run is
     made for each of these values, because a single run can end in a local minimum with almost no noise.
     """
-    rows = criterion.rows
-    identity = np.ones(rows.n_features)
-    scale = median_scale(kernel, median_sample(rows, rng))
-    start = Candidate(
-        Origin.PLAIN, kernel, scale * identity, 1.0, shape=Scaled(identity), n_free_columns=rows.n_free_columns
-    )
+    start = plain_start(criterion.rows, kernel, rng)
     ends = [descend(criterion, replace(start, nu=nu), LONG_RUN, deadline) for nu in noises]
     best, result = min(ends, key=lambda end: end[0].value)
     return replace(best, seconds=sum(end.seconds for end, _ in ends)), result

@@ -34,6 +34,7 @@ from hkrr.estimators.search.candidates import (
     descend,
     mean_only,
     plain_kernel_ridge,
+    plain_start,
     score,
     score_on_all_rows,
     unchanged,
@@ -56,7 +57,6 @@ from hkrr.exceptions import FitError
 from hkrr.kernels import Kernel, kernel_name
 from hkrr.solvers import Result
 from hkrr.solvers.driver import StopReason
-from hkrr.solvers.initialization import median_sample, median_scale
 
 # Maximum number of rows that a search uses.
 SAMPLE_ROWS = 20_000
@@ -604,12 +604,11 @@ def _lead(problem: SearchProblem, directions: Candidate) -> tuple[float, float]:
     and diagonal maps, with the Gaussian and the Laplace kernel.
     """
     some = problem.rows.at_most(_FEW_ROWS, problem.rng)
-    exact, ones = problem.criterion(some, None, directions.kernel), np.ones(some.n_features)
+    exact = problem.criterion(some, None, directions.kernel)
     starts = [replace(directions, shape=Scaled(directions.B))]
     for name in ("gaussian", "laplace"):
-        kernel = unit_kernel(name)
-        B = median_scale(kernel, median_sample(some, problem.rng)) * ones
-        starts += [Candidate(Origin.PLAIN, kernel, B, FIRST_NOISE, shape=shape) for shape in (Scaled(ones), Diagonal())]
+        plain = plain_start(some, unit_kernel(name), problem.rng)
+        starts += [plain, replace(plain, shape=Diagonal())]
     zero = exact.nats(mean_only(exact, directions, some.total_weight).value)
     own, *others = (exact.nats(end.value) for end in problem.improve_each(exact, starts, SHORT_RUN))
     return own - zero, min(others) - zero
