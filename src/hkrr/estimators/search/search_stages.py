@@ -25,12 +25,12 @@ from hkrr.centers import uniform_or_all
 from hkrr.criteria import Criterion
 from hkrr.estimators.search.candidates import (
     AT_LIMIT,
+    FIND_DIRECTIONS,
     FIRST_LAMBDA,
     FIRST_NOISE,
     SHORT_RUN,
     Candidate,
     Origin,
-    Stage,
     descend,
     mean_only,
     plain_kernel_ridge,
@@ -202,7 +202,7 @@ def _weights_of_smaller_map(problem: SearchProblem, found: Tuned, errors_of_winn
     if not isinstance(winner.shape, Full):
         return None
     for d in (winner.n_components - 1, winner.n_components - 2):
-        maps = [one for one in found.candidates if one.kind.stage is Stage.DIRECTIONS and one.n_components == d]
+        maps = [one for one in found.candidates if one.origin in FIND_DIRECTIONS and one.n_components == d]
         smaller = min(maps, key=lambda one: (-(one.n_centers or 0), one.score), default=None)
         if smaller is None or not math.isfinite(smaller.score) or not problem.in_time:
             continue
