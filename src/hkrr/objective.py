@@ -25,7 +25,7 @@ gradient are consistent.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -198,12 +198,18 @@ class Objective:
         A += self.reg_lambda * kernel(C, C)
         return A, b / self.rows.total_weight
 
-    def solve_alpha(self, B: Array, info: SolveInfo | None = None) -> Array:
+    def solve_alpha(self, B: Array) -> Array:
         """Return the alpha that minimizes L(B, alpha), the solution of ``(K'wK + lambda W K_cc) alpha = K'wy``."""
+        return self.solve(B)[0]
+
+    def solve(self, B: Array) -> tuple[Array, SolveInfo]:
+        """Return the alpha that minimizes L(B, alpha), and details of the linear system that was solved."""
         B, C = self._place(B)
         if self.exact:
-            return self.rows.fetch(self._solve_exact(self._square_kernel(B, C), info)[0])[0]
-        return self.rows.fetch(self._solve(B, C, info)[0])[0]
+            alpha, _, info = self._solve_exact(self._square_kernel(B, C), with_norm=True)
+        else:
+            alpha, _, info = self._solve(B, C, with_norm=True)
+        return self.rows.fetch(alpha)[0], info
 
     def reduced(self, B: Array) -> Reduced:
         """Return H(B) = min_a L(B, a), its gradient, and the minimizing coefficients."""
@@ -211,24 +217,29 @@ class Objective:
         if self.exact:
             value, grad, alpha = self.rows.fetch(*self._reduced_exact(B, C))
             return Reduced(float(value), grad, alpha)
-        alpha, ridge = self._solve(B, C)
+        alpha, ridge = self._solve(B, C)[:2]
         value, grad = self._value_and_grad(B, C, alpha)
         value, grad, alpha = self.rows.fetch(value + ridge * dot(alpha, alpha), grad, alpha)
         return Reduced(float(value), grad, alpha)
 
-    def _solve(self, B: Array, C: Array, info: SolveInfo | None = None) -> tuple[Array, float]:
-        """Return the minimizing coefficients and the ridge that was added to the system."""
+    def _solve(self, B: Array, C: Array, with_norm: bool = False) -> tuple[Array, float, SolveInfo]:
+        """Return the minimizing coefficients, the ridge that was added to the system, and details of the solve."""
         kappa = self._kappa(C)
         if self.reg_lambda < WHITEN_BELOW * kappa:
-            return self._solve_whitened(B, C, kappa, info)
-        A, b = self._normal_equations(B, C)
-        if info is not None:
-            info.jitter, info.penalty_matrix = EPS * self.n_centers, self.reg_lambda * self.kernel(C, C)
-            info.condition_bound = (kappa / self.reg_lambda + 1.0) ** 2
-        return solve_positive_definite(A, b, self._ridge(kappa), info=info)
+            return self._solve_whitened(B, C, kappa, with_norm)
+        alpha, ridge, info = solve_positive_definite(
+            *self._normal_equations(B, C), self._ridge(kappa), with_norm=with_norm
+        )
+        info = replace(
+            info,
+            jitter=EPS * self.n_centers + info.jitter,
+            penalize=lambda Z: self.rows.fetch(self.reg_lambda * self.kernel(C, C))[0] @ Z,
+            condition_bound=(kappa / self.reg_lambda + 1.0) ** 2,
+        )
+        return alpha, ridge, info
 
-    def _solve_whitened(self, B: Array, C: Array, kappa: float, info: SolveInfo | None) -> tuple[Array, float]:
-        """Return the minimizing coefficients alpha and the ridge that corresponds to the jitter of the Cholesky factor.
+    def _solve_whitened(self, B: Array, C: Array, kappa: float, with_norm: bool) -> tuple[Array, float, SolveInfo]:
+        """Return the minimizing coefficients alpha, the ridge that corresponds to the jitter of T, and details.
 
         Let T be the lower Cholesky factor of K_cc, and V = T^-1 K'. Then alpha = T^-T beta, where beta solves
         (VwV'/W + lambda I) beta = Vwy/W.
@@ -243,12 +254,11 @@ class Objective:
 
         S, v = self.rows.sum(block, self.n_centers, B, C, T)
         S /= self.rows.total_weight
-        if info is not None:
-            info.jitter, info.penalty, info.whitened = jitter / kappa, self.reg_lambda, True
         # The entries of S have rounding errors of this size. A smaller ridge would not keep S positive definite.
         ridge = max(self.reg_lambda, EPS * self.n_centers * float(array_namespace(S).max(S.diagonal())))
-        beta, _ = solve_positive_definite(S, v / self.rows.total_weight, ridge, info=info)
-        return solve_triangular(T, beta, transpose=True), self.reg_lambda * jitter
+        beta, _, info = solve_positive_definite(S, v / self.rows.total_weight, ridge, with_norm=with_norm)
+        info = replace(info, jitter=jitter / kappa + info.jitter, penalize=lambda Z: self.reg_lambda * Z, whitened=True)
+        return solve_triangular(T, beta, transpose=True), self.reg_lambda * jitter, info
 
     def _reduced_exact(self, B: Array, P: Array) -> tuple[Array, Array, Array]:
         """Return the reduced function H, its gradient and the minimizing coefficients a if all rows are centers.
@@ -256,7 +266,7 @@ class Objective:
         Since K a - y = -lambda W a / w at the minimizer, H = lambda tr(y'a) and dH/dK = -lambda a a'.
         """
         K, pullback = self.kernel.vjp_low_rank(P, P)
-        alpha, reg_lambda = self._solve_exact(array_namespace(K).asarray(K, copy=True))
+        alpha, reg_lambda = self._solve_exact(array_namespace(K).asarray(K, copy=True))[:2]
         left, right = pullback(-reg_lambda * alpha, alpha)
         return reg_lambda * dot(self._Y, alpha), pull_to_map(left + right, self._placed_centers, B), alpha
 
@@ -274,8 +284,10 @@ class Objective:
 
         return self.rows.map(block, self.n_centers, B, C)
 
-    def _solve_exact(self, K: Array, info: SolveInfo | None = None) -> tuple[Array, float]:
-        """Return the solution a of ``(K + lambda W diag(1/w)) a = y``, and the lambda that was used. K is overwritten.
+    def _solve_exact(self, K: Array, with_norm: bool = False) -> tuple[Array, float, SolveInfo]:
+        """Return the solution a of ``(K + lambda W diag(1/w)) a = y``, the lambda that was used, and details.
+
+        K is overwritten.
 
         With D = diag(sqrt(w)), the solution is a = D b, where b solves (D K D + lambda W I) b = D y. The entries of K
         have rounding errors. Lambda W is raised to the size of these errors, because a smaller ridge would not keep the
@@ -285,14 +297,13 @@ class Objective:
         K *= root
         K *= root.T
         nu = max(self.reg_lambda * self.rows.total_weight, EPS * len(K) * float(array_namespace(K).max(K.diagonal())))
-        if info is not None:
-            info.penalty = nu
         Y = root * self._Y
-        solution, _ = solve_positive_definite(K, Y, nu, self.rows.n_threads, info)
-        if info is not None and (size := float(dot(Y, Y))) > 0.0:
-            # Rounding errors change the fitted values by at most this factor times eps |y|.
-            info.condition_bound = info.norm * math.sqrt(float(dot(solution, solution)) / size)
-        return root * solution, nu / self.rows.total_weight
+        solution, _, info = solve_positive_definite(K, Y, nu, self.rows.n_threads, with_norm)
+        size = float(dot(Y, Y))
+        # Rounding errors change the fitted values by at most this factor times eps |y|.
+        bound = info.norm * math.sqrt(float(dot(solution, solution)) / size) if size > 0.0 else math.inf
+        info = replace(info, penalize=lambda Z: nu * Z, condition_bound=bound)
+        return root * solution, nu / self.rows.total_weight, info
 
     def _penalty(self, K_cc: Array, alpha: Array) -> Array:
         return self.reg_lambda * dot(alpha, K_cc @ alpha)

@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from hkrr._base import linear_algebra
-from hkrr._base.linear_algebra import SolveInfo, inverse_and_log_det, solve_positive_definite
+from hkrr._base.linear_algebra import inverse_and_log_det, solve_positive_definite
 
 EPS32 = float(np.finfo(np.float32).eps)
 LARGE = 600  # number of rows from which inverses are computed in float32
@@ -136,8 +136,7 @@ def test_large_systems(monkeypatch, eigenvectors, condition, dtype, jitter, n_th
     """
     monkeypatch.setattr(linear_algebra, "_LARGE", LARGE)
     A, b = _system(eigenvectors, condition, 1.0 / condition)
-    info = SolveInfo()
-    x, used = solve_positive_definite(A.copy(), b, jitter, n_threads, info)
+    x, used, info = solve_positive_definite(A.copy(), b, jitter, n_threads, with_norm=True)
     shifted = A + jitter * np.eye(LARGE)
     assert used == jitter
     assert info.jitter == 0.0
@@ -155,8 +154,7 @@ def test_a_large_singular_system_gets_the_same_jitter_as_a_small_one(monkeypatch
     found = []
     for large in (LARGE + 1, LARGE):
         monkeypatch.setattr(linear_algebra, "_LARGE", large)
-        info = SolveInfo()
-        x, jitter = solve_positive_definite(A.copy(), b, 0.0, 1, info)
+        x, jitter, info = solve_positive_definite(A.copy(), b, 0.0)
         assert_allclose((A + jitter * np.eye(LARGE)) @ x, b, atol=1e-4)
         found.append((jitter, info.jitter))
     assert found[0] == pytest.approx(found[1])

@@ -86,10 +86,10 @@ def test_large_and_small_systems_have_the_same_solutions(monkeypatch, lowest):
     Q = np.linalg.qr(np.random.default_rng(0).normal(size=(40, 40)))[0]
     A = (Q * np.linspace(lowest, 1.0, 40)) @ Q.T
     A, b = (A + A.T) / 2.0, np.random.default_rng(1).normal(size=(40, 2))
-    x, jitter = solve_positive_definite(A.copy(), b, 0.0)
+    x, jitter, _ = solve_positive_definite(A.copy(), b, 0.0)
     monkeypatch.setattr(linear_algebra, "_LARGE", 40)
     for n_threads in (1, 3):
-        x_large, jitter_large = solve_positive_definite(A.copy(), b, 0.0, n_threads)
+        x_large, jitter_large, _ = solve_positive_definite(A.copy(), b, 0.0, n_threads)
         assert jitter_large == jitter
         assert (jitter > 0.0) == (lowest < 0.0)
         assert_allclose((A + jitter * np.eye(40)) @ x_large, b, atol=1e-5)

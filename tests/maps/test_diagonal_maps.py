@@ -7,7 +7,8 @@ from numpy.testing import assert_allclose
 from hkrr._base.linear_algebra import project, pull_to_map
 from hkrr._maps import Diagonal, Full, Scaled
 from hkrr.criteria import Grouped
-from hkrr.estimators.search.candidates import Candidate, Origin, path_table
+from hkrr.estimators.search.candidates import Candidate, Origin
+from hkrr.estimators.search.path_table import path_table
 from hkrr.kernels import Gaussian
 from hkrr.objective import Objective
 from hkrr.rows import InMemoryRows

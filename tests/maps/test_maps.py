@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
+from hkrr._base.linear_algebra import project
 from hkrr._maps import Diagonal, Full, Scaled, ScaledRows, ShapedCriterion
 from hkrr.criteria import Evidence, LeaveOneOut
 from hkrr.kernels import get_kernel
@@ -106,6 +107,25 @@ def test_a_sparse_map_has_a_parameter_for_each_column_that_is_used():
         assert [shape.degrees_of_freedom(5, n, rotation_invariant) for n in (5, 4, 3, 2, 1)] == [3, 3, 3, 2, 1]
         assert Diagonal(np.ones(5)).degrees_of_freedom(5, 5, rotation_invariant) == 5
         assert Diagonal(np.zeros(5)).degrees_of_freedom(5, 5, rotation_invariant) == 0
+
+
+@pytest.mark.parametrize("name", [name for name in SHAPES if name != "scaled rows"])
+def test_tangents(name):
+    """Test that the tangents are the derivatives of f(x) = sin(Bx) with respect to the parameters of the map B.
+
+    The target is the vector of the sines of the latent coordinates. Each parameter has one tangent.
+    """
+    shape, parameters, B = SHAPES[name]
+    X = np.random.default_rng(0).normal(size=(5, D))
+    P = project(X, B)
+    slopes = np.cos(P)[:, :, None] * np.eye(P.shape[1])
+    found = shape.tangents(X, B, slopes, most=100)
+    assert found.shape == (5, P.shape[1], parameters.size)
+    assert parameters.size == shape.n_parameters(B)
+    for k in range(parameters.size):
+        unit = np.eye(parameters.size)[k].reshape(parameters.shape)
+        expected = central_difference(lambda p: np.sin(project(X, shape.map(p))), parameters, unit)
+        assert_allclose(found[:, :, k], expected, rtol=1e-6, atol=1e-8)
 
 
 def test_names():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import hkrr.objective
-from hkrr._base.linear_algebra import EPS, SolveInfo
+from hkrr._base.linear_algebra import EPS
 from hkrr.kernels import KERNELS, Gaussian, Polynomial
 from hkrr.objective import Objective
 from hkrr.rows import InMemoryRows
@@ -130,12 +130,14 @@ def test_details_of_a_solve_describe_its_linear_system(weighted, path):
     W, w = p.weights.sum(), p.weights
     C = p.X if path == "exact" else p.centers
     K, K_cc = (3.0 + 1e-6 * oracles.project(points, p.B) @ oracles.project(C, p.B).T for points in (p.X, C))
-    rows, info = InMemoryRows(p.X, p.y, p.w), SolveInfo()
-    Objective(rows, None if path == "exact" else C, kernel, reg_lambda).solve_alpha(p.B, info)
+    rows = InMemoryRows(p.X, p.y, p.w)
+    _, info = Objective(rows, None if path == "exact" else C, kernel, reg_lambda).solve(p.B)
+    penalty = info.penalize(np.eye(len(C)))
     lower = np.tril(info.factor)
     if path == "exact":
         A = np.sqrt(np.outer(w, w)) * K + reg_lambda * W * np.eye(len(K))
-        assert (info.penalty, info.penalty_matrix, info.whitened) == (pytest.approx(reg_lambda * W), None, False)
+        np.testing.assert_allclose(penalty, reg_lambda * W * np.eye(len(C)))
+        assert not info.whitened
         assert info.jitter == 0.0
         Y = np.sqrt(w)[:, None] * p.y
         solution = np.linalg.solve(A, Y)
@@ -143,7 +145,7 @@ def test_details_of_a_solve_describe_its_linear_system(weighted, path):
         assert info.condition_bound == pytest.approx(bound, rel=1e-9)
     elif path == "normal equations":
         A = (K.T * w) @ K / W + reg_lambda * K_cc
-        np.testing.assert_allclose(info.penalty_matrix, reg_lambda * K_cc, rtol=1e-12)
+        np.testing.assert_allclose(penalty, reg_lambda * K_cc, rtol=1e-12)
         assert info.condition_bound == pytest.approx((kappa / reg_lambda + 1.0) ** 2, rel=1e-5)
         assert not info.whitened
         # The jitter includes the ridge that the objective adds and the amount that the factorization adds.
@@ -153,7 +155,8 @@ def test_details_of_a_solve_describe_its_linear_system(weighted, path):
         T = np.linalg.cholesky(K_cc + added * np.eye(len(C)))
         V = np.linalg.solve(T, K.T)
         A = (V * w) @ V.T / W + reg_lambda * np.eye(len(C))
-        assert (info.penalty, info.penalty_matrix, info.whitened) == (reg_lambda, None, True)
+        np.testing.assert_array_equal(penalty, reg_lambda * np.eye(len(C)))
+        assert info.whitened
         assert info.jitter == pytest.approx(10.0 * EPS * len(C), rel=0.05)
     np.testing.assert_allclose(lower @ lower.T, A, atol=1e-6 * np.max(A))
     assert info.norm == pytest.approx(np.linalg.norm(A, 1), rel=1e-2)
@@ -169,8 +172,7 @@ def test_the_bound_limits_the_effect_of_rounding_errors_on_the_fitted_values():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(40, 3))
     y, B, nu = X @ [[1.0], [-2.0], [0.5]], np.eye(3), 1e-9
-    info = SolveInfo()
-    Objective(InMemoryRows(X, y), None, Polynomial(degree=1, coef0=0.0), nu / 40).solve_alpha(B, info)
+    _, info = Objective(InMemoryRows(X, y), None, Polynomial(degree=1, coef0=0.0), nu / 40).solve(B)
     A = X @ X.T + nu * np.eye(40)
     assert np.linalg.cond(A) > 1e10
     fitted, size = y - nu * np.linalg.solve(A, y), 1e-13
@@ -221,16 +223,15 @@ def test_the_bound_on_rounding_errors_for_small_targets(size):
     """Test that `condition_bound` does not depend on the size of the targets, and is infinite if they are zero."""
     p, bounds = make_problem(m=20), []
     for factor in (1.0, size):
-        info = SolveInfo()
         y = p.y / np.linalg.norm(p.y) * factor
-        Objective(InMemoryRows(p.X, y), None, Gaussian(gamma=0.5), LAMBDA).solve_alpha(p.B, info)
+        _, info = Objective(InMemoryRows(p.X, y), None, Gaussian(gamma=0.5), LAMBDA).solve(p.B)
         bounds.append(info.condition_bound)
     assert bounds[1] == (pytest.approx(bounds[0], rel=1e-9) if size else np.inf)
 
 
 def test_a_kernel_matrix_of_zeros_gives_zero_coefficients():
     """Test the linear kernel on inputs that are all zero, with one center."""
-    rows, info = InMemoryRows(np.zeros((2, 1)), np.array([0.6, 0.1])), SolveInfo()
-    alpha = Objective(rows, np.zeros((1, 1)), KERNELS["linear"], 0.1).solve_alpha(np.ones((1, 1)), info)
+    rows = InMemoryRows(np.zeros((2, 1)), np.array([0.6, 0.1]))
+    alpha, info = Objective(rows, np.zeros((1, 1)), KERNELS["linear"], 0.1).solve(np.ones((1, 1)))
     np.testing.assert_array_equal(alpha, [[0.0]])
     assert info.jitter == pytest.approx(EPS)

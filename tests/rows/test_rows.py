@@ -174,6 +174,9 @@ def test_only_rows_with_positive_weight_are_drawn():
     drawn = rows.draw(1000, np.random.RandomState(0))
     assert sorted(drawn) == list(np.flatnonzero(w))
     assert len(set(rows.draw(20, np.random.RandomState(0)))) == 20
+    assert rows.at_most(len(drawn), np.random.RandomState(0)) is rows
+    some = rows.at_most(20, np.random.RandomState(0))
+    assert_array_equal(some.gather()[0], rows.take(rows.draw(20, np.random.RandomState(0))))
 
 
 def _blas_threads():

@@ -234,21 +234,20 @@ def _with_jitter(A: Array, jitter: float, factorize: Callable[[], Array]) -> tup
     raise FloatingPointError("a kernel matrix is not positive definite, or contains values that are not finite")
 
 
-@dataclass
+@dataclass(frozen=True)
 class SolveInfo:
     """Details of the solution of a linear system.
 
     `hkrr.estimators.fitted` computes diagnostics and predictive uncertainty from these details.
     """
 
-    # Lower Cholesky factor of the matrix of the system, undefined above the diagonal; None before the solve.
+    # Lower Cholesky factor of the matrix of the system, undefined above the diagonal; None if there is no solution.
     factor: Array = None
-    norm: float = math.nan  # 1-norm of the matrix of the system
+    norm: float = math.nan  # 1-norm of the matrix of the system; NaN if it was not computed
     # Sum of the relative jitters of all factorized matrices. The relative jitter of a matrix is the amount added to its
     # diagonal, not counting the penalty, divided by its largest diagonal entry.
     jitter: float = 0.0
-    penalty: float = 0.0  # the objective adds ``penalty * I`` to the matrix; unused with a `penalty_matrix`
-    penalty_matrix: Array | None = None  # matrix that the objective adds; None if it is ``penalty * I``
+    penalize: Callable[[Array], Array] = np.zeros_like  # multiplies by the part of the matrix that comes from lambda
     whitened: bool = False  # whether the Cholesky factor of the kernel matrix of the centers whitened the system
     # Upper bound on the factor by which rounding errors are amplified in the fitted function; infinite if no bound is
     # known. If the condition number of the matrix is larger than this bound, the additional amplification affects the
@@ -257,16 +256,15 @@ class SolveInfo:
 
 
 def solve_positive_definite(
-    A: Array, b: Array, jitter: float, n_threads: int = 1, info: SolveInfo | None = None
-) -> tuple[Array, float]:
-    """Return the solution of ``(A + jitter I) x = b`` and the jitter that was used. ``A`` is overwritten.
+    A: Array, b: Array, jitter: float, n_threads: int = 1, with_norm: bool = False
+) -> tuple[Array, float, SolveInfo]:
+    """Return the solution of ``(A + jitter I) x = b``, the jitter that was used, and details. ``A`` is overwritten.
 
     A NumPy array with at least 2,000 rows is factorized by `n_threads` threads, in float32 if this is accurate enough
-    (see `_float32_factor`). If `info` is given, details of the solution are stored in its attributes.
+    (see `_float32_factor`). The details contain the 1-norm of the matrix only if `with_norm` is true.
     """
-    requested, norm, largest = jitter, 0.0, 0.0
-    if info is not None:
-        norm, largest = _one_norm(A), float(array_namespace(A).max(A.diagonal()))
+    requested, largest = jitter, float(array_namespace(A).max(A.diagonal()))
+    norm = _one_norm(A) if with_norm else math.nan
     if is_torch_array(A) or len(A) < _LARGE:
         factor, jitter = jittered_cholesky(A, jitter)
         x = solve_with_lower(factor, b)
@@ -282,12 +280,10 @@ def solve_positive_definite(
             factor, jitter = _with_jitter(A, jitter, lambda: factorize(A))
             found = factor, solve_with_lower(factor, b)
         factor, x = found
-    if info is not None:
-        # The 1-norm of A + jitter I is exactly norm + jitter, because the diagonal of A is non-negative.
-        info.factor, info.norm = factor, norm + jitter
-        # The jitter of a matrix of zeros has no effect on the fitted function, which is zero.
-        info.jitter += (jitter - requested) / (largest + requested) if jitter > requested and largest > 0 else 0.0
-    return x, jitter
+    # The jitter of a matrix of zeros has no effect on the fitted function, which is zero.
+    added = (jitter - requested) / (largest + requested) if jitter > requested and largest > 0 else 0.0
+    # The 1-norm of A + jitter I is exactly norm + jitter, because the diagonal of A is non-negative.
+    return x, jitter, SolveInfo(factor, norm + jitter, added)
 
 
 def _one_norm(A: Array) -> float:

@@ -8,13 +8,14 @@ positive factor. A diagonal map is stored as the vector of its diagonal, so no D
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from enum import StrEnum
 from typing import Any, Protocol
 
 import numpy as np
 
-from hkrr._base.linear_algebra import Array
+from hkrr._base.linear_algebra import Array, project
 from hkrr.criteria import Criterion, Grouped
 from hkrr.kernels import Kernel
 from hkrr.objective import Reduced
@@ -65,8 +66,27 @@ class Shape(Protocol):
         does not change the model.
         """
 
+    def n_parameters(self, B: Array) -> int:
+        """Return the number of parameters of the map B, including those that only rotate it."""
+        return int(self.degrees_of_freedom(len(B), B.shape[-1], False))
 
-class Full:
+    def tangents(self, X: Array, B: Array, slopes: Array, most: int) -> Array:
+        """Return the derivatives of f(x) = g(Bx) with respect to the p parameters at the n rows of X, shape (n, t, p).
+
+        `slopes` (n, t, d) contains the gradients of the t targets of g. If p exceeds `most`, a random projection
+        reduces the derivatives to `most` numbers and approximately preserves their inner products.
+        """
+
+    def prior_precision(self, B: Array) -> float:
+        """Return the inverse of the prior variance of the parameters. For the logarithms of scales, it is 1."""
+        return 1.0
+
+
+def _random_projection(n_parameters: int, most: int, rng: np.random.RandomState) -> Array:
+    return rng.standard_normal((n_parameters, most)) / math.sqrt(most)
+
+
+class Full(Shape):
     """Any d x D matrix.
 
     It has ``d D`` identifiable parameters, or ``d D - d (d - 1) / 2`` if the kernel is rotation invariant.
@@ -87,6 +107,18 @@ class Full:
         d = min(n_components, n_features)  # more than D rows of B are linearly dependent
         return n_components * n_features if not rotation_invariant else d * n_features - d * (d - 1) / 2
 
+    def tangents(self, X: Array, B: Array, slopes: Array, most: int) -> Array:
+        n, t, d = slopes.shape
+        if B.size <= most:
+            return (slopes[:, :, :, None] * X[:, None, None, :]).reshape(n, t, B.size)
+        rng, J = np.random.RandomState(0), np.zeros((n, t, most))
+        for k in range(d):
+            J += slopes[:, :, k, None] * (X @ _random_projection(X.shape[1], most, rng))[:, None, :]
+        return J
+
+    def prior_precision(self, B: Array) -> float:
+        return float(B.size / max(np.sum(B * B), np.finfo(np.float64).tiny))
+
 
 def square_map_is_affordable(n_rows: float, n_free_columns: int, kernel: Kernel) -> bool:
     """Return whether a search should try a full map with as many directions as there are linearly independent columns.
@@ -100,7 +132,7 @@ def square_map_is_affordable(n_rows: float, n_free_columns: int, kernel: Kernel)
     return Full().degrees_of_freedom(n_free_columns, n_free_columns, True) < n_rows / 2
 
 
-class Diagonal:
+class Diagonal(Shape):
     """Diagonal map ``B = diag(exp(p))``, with one scale per column.
 
     If `base` is given, only the columns where it is not zero have a scale. The scales of all other columns are zero.
@@ -129,8 +161,13 @@ class Diagonal:
     def degrees_of_freedom(self, n_components: int, n_features: int, rotation_invariant: bool) -> float:
         return n_features if self.base is None else min(n_features, int(np.count_nonzero(self.base)))
 
+    def tangents(self, X: Array, B: Array, slopes: Array, most: int) -> Array:
+        J = (slopes * project(X, B)[:, None, :])[:, :, self._columns]
+        p = J.shape[2]
+        return J if p <= most else J @ _random_projection(p, most, np.random.RandomState(0))
 
-class Scaled:
+
+class Scaled(Shape):
     """A given map times a scale: ``B = exp(p) base``. The only parameter is p.
 
     If `base` is a vector of ones, the map is a multiple of the identity, and the model is plain kernel ridge
@@ -153,6 +190,9 @@ class Scaled:
 
     def degrees_of_freedom(self, n_components: int, n_features: int, rotation_invariant: bool) -> float:
         return 1.0
+
+    def tangents(self, X: Array, B: Array, slopes: Array, most: int) -> Array:
+        return np.sum(slopes * project(X, B)[:, None, :], axis=2, keepdims=True)
 
 
 class ScaledRows(Full):

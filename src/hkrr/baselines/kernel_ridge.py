@@ -27,7 +27,7 @@ from hkrr._base.threads import blas_for
 from hkrr.baselines._kernel_expansion_regressor import KernelExpansionRegressor
 from hkrr.centers import leverage, uniform
 from hkrr.kernels import Kernel, get_kernel
-from hkrr.kernels.base import MEDIAN_ROWS, with_median_gamma
+from hkrr.kernels.base import with_median_gamma
 from hkrr.rows import InMemoryRows
 
 # The median heuristic sets gamma to 1 / (2 median^2), where median is the median distance between two rows.
@@ -180,7 +180,7 @@ class KernelRidgeCV(KernelExpansionRegressor):
             return [kernel.with_gamma(self.gamma)]
         if kernel.gamma is not None:
             return [kernel]
-        kernel = with_median_gamma(kernel, Z[rng.permutation(len(Z))[:MEDIAN_ROWS]])
+        kernel = with_median_gamma(kernel, Z[rng.permutation(len(Z))])
         return [kernel.with_gamma(kernel.scale * factor) for factor in (_FACTORS if self.gamma == "auto" else (1.0,))]
 
     def _draw_centers(

@@ -16,7 +16,7 @@ from hkrr._maps import KernelExpansion
 from hkrr.baselines._kernel_expansion_regressor import KernelExpansionRegressor
 from hkrr.exceptions import NotConvergedWarning
 from hkrr.kernels import Kernel, get_kernel
-from hkrr.kernels.base import MEDIAN_ROWS, with_median_gamma
+from hkrr.kernels.base import with_median_gamma
 from hkrr.solvers.initialization import sample_map
 
 
@@ -114,7 +114,7 @@ class RBFNetwork(KernelExpansionRegressor):
         B = sample_map(n_components, Z.shape[1], rng) if self._learns_map else np.eye(n_components)
         kernel = get_kernel(self.kernel)
         if kernel.gamma is None:
-            kernel = with_median_gamma(kernel, Z[order[:MEDIAN_ROWS]], B)
+            kernel = with_median_gamma(kernel, Z[order], B)
         T = kmeans_plusplus(Z[training], min(self.n_units, len(training)), random_state=rng)[0]
         a = np.zeros((len(T), Y.shape[1]))
         # Adam updates these arrays in place.

@@ -98,7 +98,7 @@ class RecursiveFeatureMachine(KernelExpansionRegressor):
         for k in range(self.n_iter + 1):
             B = square_root(M)
             P = C @ B.T
-            alpha, _ = solve_positive_definite(kernel(P, P), targets, self.reg)
+            alpha, *_ = solve_positive_definite(kernel(P, P), targets, self.reg)
             predicted = KernelExpansion(kernel, B, C, alpha).at(Z[held_out])
             # Without held-out rows, the error is set to -k, so that the last iteration is selected.
             error = float(np.mean((predicted - Y[held_out]) ** 2)) if len(held_out) else -k

@@ -21,8 +21,9 @@ from hkrr.estimators.fitted.base import MapModel, fitting
 from hkrr.estimators.fitted.conformal import LeftOut
 from hkrr.estimators.fitted.summary import Summary, SummaryMixin, summarize_ensemble
 from hkrr.estimators.ridge_cv import HyperKernelRidgeCV
-from hkrr.estimators.search.candidates import Candidate, path_table
+from hkrr.estimators.search.candidates import Candidate
 from hkrr.estimators.search.final_fit import FinalFit
+from hkrr.estimators.search.path_table import path_table
 from hkrr.estimators.search.progress import SearchCallback
 from hkrr.estimators.search.search_and_refit import Members, select_members
 from hkrr.estimators.search.stacking import LEAST_SQUARES

@@ -332,21 +332,7 @@ class HyperKernelRidge(MapModel):
         # Read the number of threads before entering blas_for, because blas_for may limit BLAS to one thread.
         n_threads, n_centers = self._n_threads, self._count_centers(rows.n_counted)
         with blas_for(n_centers):
-            start = _find_start(
-                self.init,
-                rows,
-                kernel,
-                solver,
-                n_components=self.n_components,
-                n_init=self.n_init,
-                reg_lambda=self._first_lambda,
-                n_centers=n_centers,
-                follow_path=isinstance(solver, LBFGS) and self.max_iter > 0,
-                scaling=scaling,
-                rng=rng,
-                deadline=deadline,
-                n_threads=n_threads,
-            )
+            start = self._find_start(rows, kernel, solver, n_centers, scaling, rng, deadline, n_threads)
             centers = self._choose_centers(rows, n_centers, start.kernel, start.B, scaling, rng)
             objective = self._objective(rows, centers, start.kernel)
             try:
@@ -369,6 +355,51 @@ class HyperKernelRidge(MapModel):
         solve, uncertainty = repeat_solve(rows, objective, result)
         self._store_uncertainty(uncertainty)
         self._set_diagnostics(diagnose(rows, objective, result, self._untruncated, start.counts, solve=solve))
+
+    def _find_start(
+        self,
+        rows: Rows,
+        kernel: Kernel,
+        solver: Solver,
+        n_centers: int,
+        scaling: Moments,
+        rng: np.random.RandomState,
+        deadline: float,
+        n_threads: int,
+    ) -> _FoundStart:
+        """Return the starting map of a fit: a given map, a classical estimate, or the best of several random maps.
+
+        With L-BFGS, the best random maps are first optimized with decreasing values of lambda. The resulting map with
+        the lowest objective is returned.
+        """
+        init, n_components, n_init, reg_lambda = self.init, self.n_components, self.n_init, self._first_lambda
+        follow_path = isinstance(solver, LBFGS) and self.max_iter > 0
+
+        def compute() -> _FoundStart:
+            sample = starting_rows(rows, rng).on_threads(n_threads)
+            if not isinstance(init, str):
+                B = _check_init(init, n_components, scaling)
+            elif init != "random":
+                from hkrr.baselines.subspace_initialization import subspace_map  # slow to import
+
+                B = subspace_map(init, sample, n_components, rng)
+            else:
+                shared: dict[str, Any] = {
+                    "reg_lambda": reg_lambda,
+                    "n_centers": n_centers,
+                    "rng": rng,
+                    "deadline": deadline,
+                }
+                starts, n_drawn = ranked_maps(sample, kernel, n_components=n_components, n_init=n_init, **shared)
+                best = starts[0]
+                if follow_path:
+                    best = descend_lambda(rows.to_device(sample), starts, solver, **shared)
+                return _FoundStart(*best, Starts(n_drawn, dropped=len(starts) - 1, failed=n_drawn - len(starts)))
+            return _FoundStart(B, median_kernel(kernel, sample, B, rng), Starts())
+
+        settings = (init, n_components, n_init, reg_lambda, n_centers, kernel, type(solver).__name__, follow_path)
+        key = ("start", *settings, rows.n_rows, *rounded(scaling.x_mean, scaling.y_mean), digest(rng.get_state()))
+        return _recorded_start(key, compute, kernel, (n_components, rows.n_features), rng, deadline)
 
     @property
     def _first_lambda(self) -> float:
@@ -415,61 +446,12 @@ def _kernel_with_gamma(kernel: str | Kernel, gamma: Literal["median"] | float) -
     return kernel.with_gamma(gamma)
 
 
-class _Start(NamedTuple):
+class _FoundStart(NamedTuple):
     """The starting map, the kernel with its gamma at that map, and the numbers of starting maps (see `Starts`)."""
 
     B: Array
     kernel: Kernel
     counts: Starts
-
-
-def _find_start(
-    init: Any,
-    rows: Rows,
-    kernel: Kernel,
-    solver: Solver,
-    *,
-    n_components: int,
-    n_init: int,
-    reg_lambda: float,
-    n_centers: int,
-    follow_path: bool,
-    scaling: Moments,
-    rng: np.random.RandomState,
-    deadline: float,
-    n_threads: int,
-) -> _Start:
-    """Return the starting map of a fit: a given map, a classical estimate, or the best of several random maps.
-
-    If ``follow_path`` is True, the best random maps are first optimized with decreasing values of lambda. The resulting
-    map with the lowest objective is returned.
-    """
-
-    def compute() -> _Start:
-        sample = starting_rows(rows, rng).on_threads(n_threads)
-        if not isinstance(init, str):
-            B = _check_init(init, n_components, scaling)
-        elif init != "random":
-            from hkrr.baselines.subspace_initialization import subspace_map  # slow to import
-
-            B = subspace_map(init, sample, n_components, rng)
-        else:
-            shared: dict[str, Any] = {
-                "reg_lambda": reg_lambda,
-                "n_centers": n_centers,
-                "rng": rng,
-                "deadline": deadline,
-            }
-            starts, n_drawn = ranked_maps(sample, kernel, n_components=n_components, n_init=n_init, **shared)
-            best = starts[0]
-            if follow_path:
-                best = descend_lambda(rows.to_device(sample), starts, solver, **shared)
-            return _Start(*best, Starts(tried=n_drawn, dropped=len(starts) - 1, failed=n_drawn - len(starts)))
-        return _Start(B, median_kernel(kernel, sample, B, rng), Starts())
-
-    settings = (init, n_components, n_init, reg_lambda, n_centers, kernel, type(solver).__name__, follow_path)
-    key = ("start", *settings, rows.n_rows, *rounded(scaling.x_mean, scaling.y_mean), digest(rng.get_state()))
-    return _recorded_start(key, compute, kernel, (n_components, rows.n_features), rng, deadline)
 
 
 def _check_init(init: Any, n_components: int, scaling: Moments) -> Array:
@@ -485,12 +467,12 @@ def _check_init(init: Any, n_components: int, scaling: Moments) -> Array:
 
 def _recorded_start(
     key: tuple[Any, ...],
-    compute: Callable[[], _Start],
+    compute: Callable[[], _FoundStart],
     kernel: Kernel,
     shape: tuple[int, int],
     rng: np.random.RandomState,
     deadline: float,
-) -> _Start:
+) -> _FoundStart:
     """Return the starting map of a fit. If the checkpoint contains it, return the stored map, otherwise compute it.
 
     The map is stored in the journal of the checkpoint (`hkrr._base.resume_journal`) under the given key. The state of
@@ -509,4 +491,4 @@ def _recorded_start(
 
     B, gamma, after, counts = step(key, values, lambda _: time.perf_counter() < deadline, is_start)
     rng.set_state(after.get_state())
-    return _Start(B, kernel if gamma is None else kernel.with_gamma(gamma), counts)
+    return _FoundStart(B, kernel if gamma is None else kernel.with_gamma(gamma), counts)

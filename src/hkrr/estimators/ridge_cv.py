@@ -24,8 +24,9 @@ from hkrr.estimators._search_mixin import SearchInputMixin
 from hkrr.estimators.fitted.base import MapModel, fitting
 from hkrr.estimators.fitted.diagnostics import diagnose_grid
 from hkrr.estimators.ridge import HyperKernelRidge
-from hkrr.estimators.search.candidates import Candidate, path_table
+from hkrr.estimators.search.candidates import Candidate
 from hkrr.estimators.search.final_fit import FinalFit
+from hkrr.estimators.search.path_table import path_table
 from hkrr.estimators.search.progress import SearchCallback
 from hkrr.estimators.search.search_and_refit import select_model
 from hkrr.kernels import Kernel, get_kernel

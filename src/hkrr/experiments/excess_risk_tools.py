@@ -55,7 +55,7 @@ def learned_krr(X: Array, y: Array, X_test: Array, seed: int) -> Array:
     rng, mean, scale = np.random.RandomState(seed), float(np.mean(y)), X.std(axis=0)
     X, X_test = X / scale, X_test / scale
     rows = InMemoryRows(X, y - mean)
-    some = rows if len(X) <= _EVIDENCE_ROWS else rows.sample(_EVIDENCE_ROWS, rng)
+    some = rows.at_most(_EVIDENCE_ROWS, rng)
     kernel = Gaussian(gamma=1.0)
     noises = (0.001, 0.1, FIRST_LAMBDA * some.n_rows)
     found, _ = plain_kernel_ridge(Evidence(some, None, kernel, 1.0, True), kernel, noises, rng)

@@ -10,7 +10,7 @@ from hkrr._base.linear_algebra import Array
 from hkrr._maps import ShapeName
 from hkrr.estimators.fitted.fitted_attributes import KernelAndMap
 from hkrr.estimators.ridge_cv import HyperKernelRidgeCV
-from hkrr.estimators.search.candidates import comparable_runs, race_rows
+from hkrr.estimators.search.path_table import comparable_runs, race_rows
 from hkrr.plotting._model_in_pipeline import unwrap
 from hkrr.plotting._style import BLUE, GREY, ORANGE, SEQUENTIAL, SIZE, SMALL, VERMILION, axes, ink, legend, note
 

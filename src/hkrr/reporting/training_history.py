@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from hkrr.estimators.search.candidates import comparable_runs
+from hkrr.estimators.search.path_table import comparable_runs
 from hkrr.reporting.report_input import ReportInput
 
 # Maximum number of runs in the table of runs.

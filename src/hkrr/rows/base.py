@@ -132,6 +132,10 @@ class Rows(ABC):
         """Return a uniform random sample of n rows as `InMemoryRows`, drawn by `draw`."""
         return self.subset(self.draw(n, rng))
 
+    def at_most(self, n: int, rng: np.random.RandomState) -> Self | InMemoryRows:
+        """Return a uniform random sample of n rows, or all rows if at most n rows have positive weight."""
+        return self if self.n_counted <= n else self.sample(n, rng)
+
     @abstractmethod
     def with_coordinates(self, x_offset: Array | None, x_scale: Array | None, y_offset: Array | None) -> Self:
         """Return the same rows in the coordinates ``(X - x_offset) / x_scale`` and ``y - y_offset``.

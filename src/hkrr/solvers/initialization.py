@@ -21,7 +21,7 @@ from hkrr._base.threads import Lockstep, in_threads, value_or_error
 from hkrr.centers import uniform
 from hkrr.exceptions import FitError
 from hkrr.kernels import Kernel
-from hkrr.kernels.base import MEDIAN_ROWS
+from hkrr.kernels.base import MEDIAN_ROWS, with_median_gamma
 from hkrr.objective import Objective, Reduced
 from hkrr.rows import InMemoryRows, Rows
 from hkrr.solvers import Solver, run
@@ -48,13 +48,13 @@ _PATH_CENTERS = 100
 _SCALE_ROWS = 500
 
 # A starting map and its kernel.
-Start = tuple[Array, Kernel]
+StartingMap = tuple[Array, Kernel]
 
 
 class Ranked(NamedTuple):
     """Starting maps with their kernels, sorted from best to worst, and the number of maps that were drawn."""
 
-    starts: list[Start]
+    starts: list[StartingMap]
     n_drawn: int
 
 
@@ -63,11 +63,7 @@ def starting_rows(rows: Rows, rng: np.random.RandomState) -> InMemoryRows:
 
     These are 4,000 rows drawn uniformly, or all rows if there are at most 4,000.
     """
-    if rows.n_counted > _SCORING_ROWS:
-        some: InMemoryRows = rows.sample(_SCORING_ROWS, rng)
-        return some
-    everything: InMemoryRows = rows.in_memory()
-    return everything
+    return rows.at_most(_SCORING_ROWS, rng).in_memory()
 
 
 def sample_map(n_components: int, n_features: int, rng: np.random.RandomState) -> Array:
@@ -97,7 +93,7 @@ def median_kernel(kernel: Kernel, rows: InMemoryRows, B: Array, rng: np.random.R
     """
     if kernel.gamma is not None:
         return kernel
-    return kernel.with_gamma(kernel.median_gamma(median_sample(rows, rng, MEDIAN_ROWS) @ B.T))
+    return with_median_gamma(kernel, median_sample(rows, rng, MEDIAN_ROWS), B)
 
 
 def ranked_maps(
@@ -130,7 +126,7 @@ def ranked_maps(
         training, held_out = rows.subset(order[:cut]), rows.subset(order[cut:])
         centers = uniform(training, min(n_centers, _SCORING_CENTERS, cut), rng)
 
-    scored: list[tuple[float, Start]] = []
+    scored: list[tuple[float, StartingMap]] = []
     for _ in range(n_init):
         B = sample_map(n_components, rows.n_features, rng)
         start = (B, median_kernel(kernel, rows, B, rng))
@@ -142,7 +138,7 @@ def ranked_maps(
 
 
 def _score(
-    training: InMemoryRows, held_out: InMemoryRows, centers: Array | None, start: Start, reg_lambda: float
+    training: InMemoryRows, held_out: InMemoryRows, centers: Array | None, start: StartingMap, reg_lambda: float
 ) -> float:
     B, kernel = start
     objective = Objective(training, centers, kernel, reg_lambda)
@@ -157,14 +153,14 @@ def _score(
 
 def descend_lambda(
     rows: Rows,
-    starts: list[Start],
+    starts: list[StartingMap],
     solver: Solver,
     *,
     reg_lambda: float,
     n_centers: int,
     rng: np.random.RandomState,
     deadline: float = np.inf,
-) -> Start:
+) -> StartingMap:
     """Optimize the first four starting maps for decreasing values of lambda, and return the best map with its kernel.
 
     Each map is first multiplied by 0.5, because the fitted functions are then smoother. Then ten iterations are run at
@@ -175,8 +171,7 @@ def descend_lambda(
     """
     if reg_lambda >= _FIRST_PATH_LAMBDA:
         return starts[0]
-    if rows.n_counted > _SCORING_ROWS:
-        rows = rows.sample(_SCORING_ROWS, rng)
+    rows = rows.at_most(_SCORING_ROWS, rng)
     centers = uniform(rows, min(n_centers, _PATH_CENTERS, rows.n_counted), rng)
     # Use one thread for each starting map. The sums over at most 4,000 rows are too small to be split among further
     # threads.
@@ -184,7 +179,7 @@ def descend_lambda(
     starts = starts[:_PATH_STARTS]
     lockstep = Lockstep(len(starts), _reduced_of_each)
 
-    def end_of(k: int) -> tuple[float, Start]:
+    def end_of(k: int) -> tuple[float, StartingMap]:
         if k > 0 and time.perf_counter() > deadline:
             return np.inf, starts[k]
         try:
@@ -192,7 +187,7 @@ def descend_lambda(
         except (FitError, ArithmeticError, np.linalg.LinAlgError):
             return np.inf, starts[k]  # a starting map that cannot be evaluated must not be chosen
 
-    def descend(k: int) -> tuple[float, Start]:
+    def descend(k: int) -> tuple[float, StartingMap]:
         B, kernel = starts[k]
         B = 0.5 * B
         path_lambda = _FIRST_PATH_LAMBDA

@@ -21,7 +21,6 @@ from hkrr import (
     OverfitWarning,
     PoorFitWarning,
 )
-from hkrr._base.linear_algebra import SolveInfo
 from hkrr.estimators.fitted.diagnostics import (
     Starts,
     condition_and_dimension,
@@ -65,8 +64,7 @@ def test_effective_dimension_and_condition(n_centers, reg_lambda, weighted):
     rows = InMemoryRows(X, y, w)
     B, kernel = np.eye(2, 4), Laplace(gamma=0.5)
     objective = Objective(rows, None if n_centers is None else X[:n_centers], kernel, reg_lambda)
-    info = SolveInfo()
-    alpha = objective.solve_alpha(B, info)
+    alpha, info = objective.solve(B)
     assert_allclose(alpha, objective.solve_alpha(B), rtol=1e-10)
     condition, effective = condition_and_dimension(info, rows)
     P = X @ B.T
@@ -82,8 +80,7 @@ def test_effective_dimension_and_condition(n_centers, reg_lambda, weighted):
 def test_estimated_trace_for_many_centers():
     X, y = _data(700)
     objective = Objective(InMemoryRows(X, y), None, Laplace(gamma=0.5), 1e-3)
-    info = SolveInfo()
-    objective.solve_alpha(np.eye(2, 4), info)
+    _, info = objective.solve(np.eye(2, 4))
     P = X[:, :2]
     K = Laplace(gamma=0.5)(P, P)
     exact = np.trace(np.linalg.solve(K + 0.7 * np.eye(700), K))

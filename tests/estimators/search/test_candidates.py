@@ -1,4 +1,4 @@
-"""Tests of search candidates: labels and stages, scores, degrees of freedom, and runs on threads and workers."""
+"""Tests of search candidates: scores, degrees of freedom, and runs on threads and workers."""
 
 import math
 from dataclasses import replace
@@ -11,18 +11,13 @@ from hkrr._maps import Diagonal, Full, Scaled
 from hkrr.criteria import Evidence, Grouped, LeaveOneOut
 from hkrr.estimators.search.candidates import (
     LONG_RUN,
-    RUN_KINDS,
     Candidate,
     Origin,
-    Stage,
-    comparable_runs,
     descend,
     improve,
     improve_each,
     optimism,
-    path_table,
     plain_kernel_ridge,
-    race_rows,
     score,
 )
 from hkrr.kernels import KERNELS, Gaussian
@@ -61,41 +56,6 @@ def _rows(m=40, T=1, weighted=False, D=3):
 def _starts(n, D=3, seed=0):
     rng = np.random.default_rng(seed)
     return [Candidate(Origin.RANDOM, KERNEL, rng.normal(size=(2, D)), 0.1) for k in range(n)]
-
-
-# ----------------------------------------------------------------------------------- labels and stages
-
-LABELS = {
-    "random": (Candidate(Origin.RANDOM, KERNEL, np.eye(2), 0.1), Stage.DIRECTIONS),
-    "cut": (Candidate(Origin.CUT, KERNEL, np.eye(2), 0.1), Stage.DIRECTIONS),
-    "widened, dropped": (Candidate(Origin.WIDENED, KERNEL, np.eye(2), 0.1, dropped=True), Stage.DIRECTIONS),
-    "plain": (Candidate(Origin.PLAIN, KERNEL, np.ones(2), 0.1), Stage.KERNELS),
-    "diagonal": (Candidate(Origin.DIAGONAL, KERNEL, np.ones(2), 0.1), Stage.KERNELS),
-    "sparse": (Candidate(Origin.SPARSE, KERNEL, np.eye(3)[1], 0.1), Stage.KERNELS),
-    "held out": (Candidate(Origin.HELD_OUT, KERNEL, np.eye(2), 0.1), Stage.REFINEMENT),
-}
-
-
-@pytest.mark.parametrize("label", LABELS)
-def test_labels_determine_the_stage(label):
-    """Test that `RUN_KINDS` recovers the kind of a run from its label in ``path_["start"]``."""
-    candidate, stage = LABELS[label]
-    assert candidate.kind.label == path_table([candidate], 1.0)["start"][0] == label
-    assert candidate.kind == RUN_KINDS[label]
-    assert RUN_KINDS[label].stage is stage
-
-
-def test_labels_of_earlier_versions():
-    """Test that `comparable_runs` knows the labels of version 0.1 ("grown", "shrunk"), and ignores unknown labels."""
-    labels = ["random", "random, dropped", "grown", "shrunk", "polished", "from the future"]
-    path = {"start": labels, "score": [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]}
-    assert_array_equal(comparable_runs(path), [True, False, True, True, False, False])
-
-
-def test_rounds_of_earlier_versions():
-    """Test that `race_rows` returns the number of the round for models saved by version 0.1."""
-    path = {"start": ["random", "plain, half", "square, cut", "square, cut, finalist", "rescaled", "from the future"]}
-    assert_array_equal(race_rows(path), [0, 1, 2, 3, 0, 0])
 
 
 # --------------------------------------------------------------------------------------------- scores
@@ -238,7 +198,7 @@ def test_degrees_of_freedom_equal_the_rank_of_the_jacobian(case, d, D):
 
 
 def _comparable(ends):
-    return [(end.kind.label, end.value, end.score, end.nu) for end in ends]
+    return [(end.label, end.value, end.score, end.nu) for end in ends]
 
 
 @pytest.mark.parametrize(
@@ -300,7 +260,7 @@ def test_values_match_the_oracle_and_never_increase(shape, max_iter):
     assert end.score == pytest.approx(W * values[1] + dof / 2.0 * math.log(W) + math.log(n_choices), rel=1e-9)
     if shape == "sparse":
         assert_array_equal(end.B > 0.0, [True, False, True])
-    assert (end.B.shape, end.kind.label, result.n_iter <= max_iter) == (B.shape, "random", True)
+    assert (end.B.shape, end.label, result.n_iter <= max_iter) == (B.shape, "random", True)
     assert_array_equal(end.B, result.B)
     assert end.nu == pytest.approx(result.reg_lambda * W)
 
@@ -322,7 +282,7 @@ def test_plain_kernel_ridge_is_the_best_of_runs_from_each_noise(noises):
     starts = [Candidate(Origin.PLAIN, KERNEL, np.full(3, typical), nu, shape=Scaled(np.ones(3))) for nu in noises]
     lowest = min(descend(criterion, start, LONG_RUN)[0].value for start in starts)
     assert best.value == result.objective == pytest.approx(lowest, rel=1e-9)
-    assert (best.kind.label, best.shape.name, best.n_components) == ("plain", "identity", 3)
+    assert (best.label, best.shape.name, best.n_components) == ("plain", "identity", 3)
     assert_allclose(best.B, best.B[0], rtol=1e-14)
 
 

@@ -166,7 +166,7 @@ def test_random_starts_alternate_between_the_scale_of_the_median_rule_and_half_o
     X = rows.gather()[0]
     assert_allclose([kernel.median_gamma(X @ start.B.T) for start in starts], [1.0, 4.0, 1.0, 4.0, 1.0], rtol=1e-9)
     for start in starts:
-        assert (start.kind.label, start.kernel, start.B.shape, start.n_free_columns) == ("random", kernel, (3, 6), 5)
+        assert (start.label, start.kernel, start.B.shape, start.n_free_columns) == ("random", kernel, (3, 6), 5)
         assert start.nu == pytest.approx(FIRST_LAMBDA * rows.total_weight)
         assert (start.value, start.score, start.seconds) == (math.inf, math.inf, 0.0)
     assert len({start.B.tobytes() for start in starts}) == 5
@@ -206,7 +206,7 @@ def test_a_start_from_moments_sees_a_product(D, weighted):
     w = rng.integers(1, 4, 6000).astype(float) if weighted else None
     rows = InMemoryRows(X, np.column_stack([0.01 * X[:, 5], X[:, 0] * X[:, 1]]), w)
     (start,) = moment_starts(rows, GAUSSIAN, 2)
-    assert (start.kind.label, start.B.shape) == ("moments", (2, D))
+    assert (start.label, start.B.shape) == ("moments", (2, D))
     assert start.nu == pytest.approx(FIRST_LAMBDA * rows.total_weight)
     basis = np.linalg.svd(start.B, full_matrices=False)[2]
     assert np.linalg.norm(basis[:, :2]) ** 2 > 1.6  # 2 for exact moments; the sampling error is about D / 6000
@@ -366,7 +366,7 @@ def test_widening_adds_up_to_three_rows_of_the_given_length(d, D, n_added, lengt
     assert_array_equal(candidate.B, before)
     largest = np.linalg.svd(before, compute_uv=False)[0]
     assert_allclose(np.linalg.norm(wide.B[d:], axis=1), length * largest)
-    assert (wide.kind.label, wide.kernel, wide.nu) == ("widened", candidate.kernel, candidate.nu)
+    assert (wide.label, wide.kernel, wide.nu) == ("widened", candidate.kernel, candidate.nu)
     assert (wide.n_free_columns, wide.n_centers) == (D, 30)
     assert (wide.value, wide.score, wide.seconds) == (math.inf, math.inf, 0.0)
     assert np.linalg.matrix_rank(wide.B) == d + n_added
@@ -566,7 +566,7 @@ def test_the_best_of_each_number_has_the_lowest_value_of_all_its_runs(problem, s
     for d, candidate in search.best.items():
         same = [end for end in search.ends if (end.n_components, end.n_centers) == (d, candidate.n_centers)]
         assert candidate.value == min(end.value for end in same)
-        assert [end for end in same if end.value == candidate.value and end.kind.label == candidate.kind.label]
+        assert [end for end in same if end.value == candidate.value and end.label == candidate.label]
 
 
 @finished
@@ -617,7 +617,7 @@ def test_two_starts_survive_and_the_others_are_dropped():
     assert [start.dropped for start in starts] == [True] * (5 - SURVIVORS) + [False] * SURVIVORS
     assert sorted(start.origin for start in starts) == ["moments", *["random"] * 4]
     assert min(start.value for start in starts[:-SURVIVORS]) >= max(start.value for start in starts[-SURVIVORS:])
-    assert {end.kind.label for end in others} <= {"cut", "widened"}
+    assert {end.label for end in others} <= {"cut", "widened"}
 
 
 @pytest.mark.parametrize("dimensions", [[1, 2], *map(thorough, ([2], [1, 3], [4], [1, 2, 3, 4]))])
@@ -680,8 +680,7 @@ def test_constant_columns_or_targets_do_not_break_the_search(what):
 
 def _comparable(search):
     return sorted(search.best), [
-        (end.kind.label, end.n_components, end.value, end.score, end.nu, end.B.tolist(), end.spectrum)
-        for end in search.ends
+        (end.label, end.n_components, end.value, end.score, end.nu, end.B.tolist(), end.spectrum) for end in search.ends
     ]
 
 

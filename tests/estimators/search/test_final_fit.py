@@ -28,8 +28,8 @@ def test_a_finished_checkpoint_needs_no_further_solve(tmp_path, monkeypatch, ref
     X, y = data()
     monkeypatch.setattr(diagnostics, "_SAMPLE_ROWS", 50)
     solves = []
-    original = Objective.solve_alpha
-    monkeypatch.setattr(Objective, "solve_alpha", lambda *given: solves.append(1) or original(*given))
+    original = Objective.solve
+    monkeypatch.setattr(Objective, "solve", lambda *given: solves.append(1) or original(*given))
 
     def report():
         options = {"n_init": 1, "random_state": 0, "checkpoint": tmp_path / "fit.checkpoint"}

@@ -116,7 +116,7 @@ def _polish_to(monkeypatch, scores, deadline=math.inf):
     X, y, _ = _single(30, 3, 0)
     candidates = [Candidate(Origin.RANDOM, KERNEL, np.eye(d + 1, 3), 0.3, 0.5, seconds=5.0) for d in range(len(scores))]
     end, run = search_stages.polish(_task(X, y, deadline=deadline), candidates)
-    assert {(start.kind.label, start.seconds) for start in begun} <= {("polished", 0.0)}
+    assert {(start.label, start.seconds) for start in begun} <= {("polished", 0.0)}
     return candidates, end, run, len(begun)
 
 
@@ -199,7 +199,7 @@ def test_the_map_refits_its_scale_and_noise_for_the_comparison(monkeypatch, seed
     polished, (exact,), (winner, run, ends) = _compare(monkeypatch, seed=seed)
     before, compared, rival = ends
     (X, Y, _), nus = exact.rows.gather(), (polished.nu, compared.nu)
-    assert (before, len(X), compared.kind.label, rival.kind.label) == ("before", 60, "compared", "plain")
+    assert (before, len(X), compared.label, rival.label) == ("before", 60, "compared", "plain")
     ratio = compared.B / polished.B
     assert np.ptp(ratio) < 1e-9 * ratio.max()
     assert 0.0 < ratio[0, 0] < 1.0
@@ -303,7 +303,7 @@ def test_rescaling_refits_the_scales_and_keeps_the_directions(kernel):
     B = np.random.default_rng(1).normal(size=(2, 4))
     start = Candidate(Origin.POLISHED, KERNELS[kernel].with_gamma(1.0), B, nu=10.0)
     end = search_stages.rescale(problem, start)
-    assert (end.kind.label, end.shape.name) == ("rescaled", "full")
+    assert (end.label, end.shape.name) == ("rescaled", "full")
     assert np.linalg.matrix_rank(np.vstack([end.B, B])) == 2
     if kernel != "gaussian":  # this kernel is not rotation invariant, so each row must keep its direction
         cosines = np.sum(end.B * B, axis=1) / np.linalg.norm(end.B, axis=1) / np.linalg.norm(B, axis=1)

@@ -13,6 +13,7 @@ from hkrr import HyperKernelRidgeCV
 from hkrr.estimators.search.candidates import Candidate, Origin
 from hkrr.estimators.search.progress import Phase, Progress
 from hkrr.kernels import Gaussian
+from hkrr.rows import InMemoryRows
 
 
 def _data(n=1300, D=10, noise=0.1, seed=0):
@@ -54,7 +55,7 @@ def _plain_and_map(monkeypatch, rival_value, map_value, n_rows=4000):
     """
     X, y, _ = _data(n_rows, D=50)
     problem = stages.SearchProblem(
-        stages.InMemoryRows(X, y), stages.Criterion, range(1, 51), True, 1, np.random.RandomState(0), deadline=0.0
+        InMemoryRows(X, y), stages.Criterion, range(1, 51), True, 1, np.random.RandomState(0), deadline=0.0
     )
     plain = Candidate(Origin.PLAIN, Gaussian(gamma=1.0), np.ones(50), 0.1, shape=stages.Scaled(np.ones(50)))
     winner = Candidate(Origin.POLISHED, Gaussian(gamma=1.0), np.ones((5, 50)), 0.1)

@@ -7,9 +7,10 @@ respect to B at row x_i are the gradient of g (a column of d entries) times x_i'
 
     J_i = grad g(B x_i) x_i'
 
-These are d D numbers. A diagonal map (one scale per column) has D derivatives, and a scaled identity has one. The
-derivatives are used as features in addition to the kernels, with a Gaussian prior on the change of B. The prior
-variance of an entry of B is the mean square of the entries of B. The prior variance of the logarithm of a scale is 1.
+These are d D numbers. A diagonal map has one derivative for the scale of each column that it uses, and a scaled
+identity has one. The derivatives are used as features in addition to the kernels, with a Gaussian prior on the change
+of B. The prior variance of an entry of B is the mean square of the entries of B. The prior variance of the logarithm of
+a scale is 1.
 Let w_i be the sample weights, W their sum, and nu = lambda W. Let H be the hat matrix at a fixed map, with the diagonal
 entries h_i. Let J be the matrix whose row i contains the entries of J_i. Each row of the data and of J is multiplied by
 the square root of its weight. The leverages of the linear model with the additional features are then
@@ -49,7 +50,7 @@ from hkrr._base.linear_algebra import (
     project,
     solve_triangular,
 )
-from hkrr._maps import Full, KernelExpansion, Scaled, Shape
+from hkrr._maps import KernelExpansion, Shape
 from hkrr._storage.json_codec import storable
 from hkrr.estimators.fitted.posterior import center_factor, pack_lower, shrinkage_factor
 from hkrr.kernels import Kernel
@@ -183,7 +184,7 @@ def _estimate_exact(
     scored = _choose_scored_rows(weight)
     if map_matters(B, shape, len(X)):
         fitted, slopes = _values_and_slopes(rows, objective.kernel, B, objective.centers, alpha / unit)
-        J = root[:, :, None] * _tangents(X, B, slopes, shape)
+        J = root[:, :, None] * shape.tangents(X, B, slopes, MAX_TANGENTS)
         half = solve_triangular(info.factor, rows.place(J.reshape(len(J), -1).astype(dtype)))
         R = nu * rows.fetch(solve_triangular(info.factor, half, transpose=True))[0].reshape(J.shape)
         fitted, R, Q = fitted[scored], R[scored], np.tensordot(J, R, ((0, 1), (0, 1)))
@@ -202,7 +203,7 @@ def _estimate_exact(
         weight=weight[scored],
     )
     counts = weight if given is None else given.map(weights)[:, 0]
-    left_out = _left_out(scored_rows, nu, _prior_precision(B, shape), unit, Y[scored], counts[scored])
+    left_out = _left_out(scored_rows, nu, shape.prior_precision(B), unit, Y[scored], counts[scored])
     return Uncertainty(scale, nu * scale, left_out, None, w)
 
 
@@ -252,7 +253,7 @@ def _estimate_with_centers(
         residual=Y[scored] / unit - fitted,
         weight=weight[scored],
     )
-    left_out = _left_out(scored_rows, nu, _prior_precision(B, shape), unit, Y[scored], counts[scored])
+    left_out = _left_out(scored_rows, nu, shape.prior_precision(B), unit, Y[scored], counts[scored])
     return Uncertainty(scale, nu * scale, left_out, pack_lower(G), None)
 
 
@@ -276,12 +277,12 @@ def _derivatives_with_centers(
 
     def smoothing_residual(X: Array, S: Array, B: Array, C: Array, Z: Array) -> Array:
         """Return ``J - K Z``."""
-        J = _tangents(X, B, S.reshape(len(X), t, len(B)), shape)
+        J = shape.tangents(X, B, S.reshape(len(X), t, len(B)), MAX_TANGENTS)
         return J - expand(kernel, X, B, C, Z).reshape(J.shape)
 
     def kernel_products(X: Array, S: Array, w: Array | None, B: Array, C: Array) -> tuple[Array]:
         """Return ``K' W J``, where W is the diagonal matrix of the weights w."""
-        J = _tangents(X, B, S.reshape(len(X), t, len(B)), shape).reshape(len(X), -1)
+        J = shape.tangents(X, B, S.reshape(len(X), t, len(B)), MAX_TANGENTS).reshape(len(X), -1)
         return (kernel(project(X, B), C).T @ (J if w is None else w[:, None] * J),)
 
     def residual_products(X: Array, S: Array, w: Array | None, B: Array, C: Array, Z: Array) -> tuple[Array]:
@@ -290,7 +291,7 @@ def _derivatives_with_centers(
         return (np.tensordot(R, R if w is None else w[:, None, None] * R, ((0, 1), (0, 1))),)
 
     slope_rows = InMemoryRows(X, slopes.reshape(len(X), -1), w, n_threads=sample.n_threads)
-    width = max(len(C), t * min(B.size, MAX_TANGENTS))
+    width = max(len(C), t * min(shape.n_parameters(B), MAX_TANGENTS))
     (KJ,) = slope_rows.sum(kernel_products, width, B, C)
     white = G.T @ (G @ solve_triangular(T, KJ / share)) / nu
     Z = solve_triangular(T, white.copy(), transpose=True)
@@ -302,8 +303,7 @@ def _derivatives_with_centers(
 
 def map_matters(B: Array, shape: Shape, n_rows: int) -> bool:
     """Return whether the effect of a row on the map is computed (see the docstring of this module)."""
-    n_parameters = 1 if isinstance(shape, Scaled) else B.size
-    return n_parameters >= _NEGLIGIBLE * n_rows
+    return shape.n_parameters(B) >= _NEGLIGIBLE * n_rows
 
 
 def _no_derivatives(fitted: Array) -> tuple[Array, Array]:
@@ -343,32 +343,6 @@ def _values_and_slopes(rows: Rows, kernel: Kernel, B: Array, centers: Array, alp
     arrays = (rows.place(array) for array in (B, project(centers, B), alpha))
     found = rows.map(block, len(centers), *arrays)
     return found[:, :t], found[:, t:].reshape(-1, t, d)
-
-
-def _tangents(X: Array, B: Array, slopes: Array, shape: Shape) -> Array:
-    """Return J, shape (n, t, p): the derivatives of f with respect to the p learned parameters of B."""
-    D, rng = X.shape[1], np.random.RandomState(0)
-
-    def random_projection() -> Array:
-        return rng.standard_normal((D, MAX_TANGENTS)) / math.sqrt(MAX_TANGENTS)
-
-    if not isinstance(shape, Full):
-        by_scale = slopes * project(X, B)[:, None, :]
-        if isinstance(shape, Scaled):
-            return np.sum(by_scale, axis=2, keepdims=True)
-        return by_scale if D <= MAX_TANGENTS else by_scale @ random_projection()
-    n, t, d = slopes.shape
-    if d * D <= MAX_TANGENTS:
-        return (slopes[:, :, :, None] * X[:, None, None, :]).reshape(n, t, d * D)
-    J = np.zeros((n, t, MAX_TANGENTS))
-    for k in range(d):
-        J += slopes[:, :, k, None] * (X @ random_projection())[:, None, :]
-    return J
-
-
-def _prior_precision(B: Array, shape: Shape) -> float:
-    """Return the inverse of the prior variance of the learned parameters of B."""
-    return B.size / max(float(np.sum(B * B)), np.finfo(np.float64).tiny) if isinstance(shape, Full) else 1.0
 
 
 def _left_out(rows: _ScoredRows, nu: float, precision: float, unit: Array, targets: Array, counts: Array) -> LeftOut:

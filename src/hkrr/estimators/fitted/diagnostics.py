@@ -439,7 +439,7 @@ def repeat_solve(
         last = Objective(rows, None if objective.exact else objective.centers, objective.kernel, result.reg_lambda)
         with np.errstate(all="ignore"), blas_for(len(objective.centers)):
             try:
-                solution = last.solve_alpha(result.B, info)
+                solution, info = last.solve(result.B)
                 uncertainty = estimate_uncertainty(last, result.B, result.alpha, solution, info, Full())
             except (ArithmeticError, np.linalg.LinAlgError):
                 info = SolveInfo()
@@ -469,8 +469,7 @@ def condition_and_dimension(info: SolveInfo, rows: Rows) -> tuple[float, float]:
     estimated = c > _EXACT_TRACE_CENTERS
     Z = _fixed_rng().choice([-1.0, 1.0], (c, _TRACE_PROBES)) if estimated else np.eye(c)
     half = solve_triangular(upper, Z, check_finite=False)  # L^-T Z
-    R_half = info.penalty * half if info.penalty_matrix is None else rows.fetch(info.penalty_matrix)[0] @ half
-    trace = np.vdot(half, R_half) / (_TRACE_PROBES if estimated else 1)
+    trace = np.vdot(half, info.penalize(half)) / (_TRACE_PROBES if estimated else 1)
     return 1.0 / reciprocal if reciprocal > 0 else math.inf, float(np.clip(c - trace, 0.0, c))
 
 

@@ -7,7 +7,7 @@
 - `stacking` computes the weights of an ensemble.
 - `robust_noise` computes the weights of a heavy-tailed (Student-t) noise model, which reduce the influence of outliers.
 - `search_problem` is the input of the search, with the resources that its stages share.
-- `candidates` defines the models that are compared.
+- `candidates` defines the models that are compared, and `path_table` the table of all runs.
 - `final_fit` computes the coefficients on all rows.
 - `time_budget` divides a time limit between the search and the final fits.
 - `progress` calls the callbacks of the user.

@@ -20,8 +20,8 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from enum import Enum, StrEnum
-from typing import Any, NamedTuple
+from enum import StrEnum
+from typing import Any
 
 import joblib
 import numpy as np
@@ -34,8 +34,9 @@ from hkrr._maps import Full, Scaled, Shape, ShapedCriterion
 from hkrr.criteria import Criterion, Grouped
 from hkrr.criteria.batched_evidence import InLockstep, answer, can_be_batched
 from hkrr.exceptions import FitError
-from hkrr.kernels import KERNELS, Kernel, kernel_name
+from hkrr.kernels import KERNELS, Kernel
 from hkrr.objective import LAMBDA_BOUNDS
+from hkrr.rows import Rows
 from hkrr.solvers import LBFGS, Result, at_bound, run
 from hkrr.solvers.driver import MESSAGES, StopReason, check_stored, empty_history, run_key
 from hkrr.solvers.initialization import median_sample, median_scale
@@ -77,54 +78,10 @@ class Origin(StrEnum):
     SQUARE = "square"  # a full D x D map for D columns, started from a diagonal map
 
 
-class Stage(Enum):
-    """The stages of a search.
-
-    Scores of different stages are not comparable, because each stage uses its own rows. In the stage KERNELS, scores
-    are comparable if they were computed on the same number of rows.
-    """
-
-    DIRECTIONS = "directions"  # search over the number of directions
-    KERNELS = "kernels"  # comparison of kernels and shapes of the map
-    REFINEMENT = "refinement"  # refinement and checks of the selected map
-
-
-# Origins of the runs in the stages DIRECTIONS and REFINEMENT.
-_FIND_DIRECTIONS = (Origin.RANDOM, Origin.MOMENTS, Origin.CUT, Origin.WIDENED)
-_REFINE = (Origin.POLISHED, Origin.RESCALED, Origin.COMPARED, Origin.HELD_OUT, Origin.MEAN)
-
-
-class RunKind(NamedTuple):
-    """The origin of the starting map of a run, and whether the candidate was dropped after a short run."""
-
-    origin: Origin
-    dropped: bool = False
-    round: int = 2  # 1, 2 or 3: round of the comparison of kernels, only for runs of models saved by version 0.1
-
-    @property
-    def label(self) -> str:
-        """The label in ``path_["start"]``: the origin, and the suffix ", dropped" if it applies."""
-        return self.origin + (", dropped" if self.dropped else "")
-
-    @property
-    def stage(self) -> Stage:
-        """The stage of the search to which the run belongs."""
-        if self.origin in _FIND_DIRECTIONS:
-            return Stage.DIRECTIONS
-        return Stage.REFINEMENT if self.origin in _REFINE else Stage.KERNELS
-
-
-# The origins by their labels. The last three labels are those of version 0.1, whose search added directions one at a
-# time ("grown"), removed them one at a time ("shrunk"), and truncated square maps ("square, cut").
-_ORIGINS = {str(origin): origin for origin in Origin}
-_ORIGINS |= {"grown": Origin.WIDENED, "shrunk": Origin.CUT, "square, cut": Origin.SQUARE}
-# The kind of each run, by its label in ``path_["start"]``. Version 0.1 compared kernels in three rounds. Its labels of
-# the first round, which used the fewest rows, end in ", half", and those of the last round in ", finalist".
-RUN_KINDS = {
-    label + suffix: RunKind(origin, suffix == ", dropped", number)
-    for label, origin in _ORIGINS.items()
-    for suffix, number in {"": 2, ", dropped": 2, ", half": 1, ", finalist": 3}.items()
-}
+# Origins of the runs that search for directions, and of the runs that compare kernels and shapes of the map. Scores are
+# comparable within the first group, and within the second group if they were computed on the same number of rows.
+FIND_DIRECTIONS = (Origin.RANDOM, Origin.MOMENTS, Origin.CUT, Origin.WIDENED)
+COMPARE_KERNELS = (Origin.DIRECTIONS, Origin.PLAIN, Origin.DIAGONAL, Origin.SPARSE, Origin.SQUARE)
 
 
 @dataclass(frozen=True)
@@ -148,9 +105,9 @@ class Candidate:
     spectrum: tuple[float, ...] | None = None  # singular values before a cut, divided by the largest one
 
     @property
-    def kind(self) -> RunKind:
-        """The kind of the run, which determines its label and its stage."""
-        return RunKind(self.origin, self.dropped)
+    def label(self) -> str:
+        """The label in ``path_["start"]``: the origin, and the suffix ", dropped" if it applies."""
+        return self.origin + (", dropped" if self.dropped else "")
 
     @property
     def seconds_per_iteration(self) -> float:
@@ -184,6 +141,10 @@ class Candidate:
             return 0.0
         D, k = len(self.B), np.count_nonzero(self.B)
         return float(gammaln(D + 1) - gammaln(k + 1) - gammaln(D - k + 1)) if k < D else 0.0
+
+    def restarted(self, **changes: Any) -> Candidate:
+        """Return the candidate with the given changes, before it is evaluated: without a value, a score and a time."""
+        return replace(self, value=math.inf, score=math.inf, seconds=0.0, **changes)
 
 
 def optimism(dof: float, n_rows: float, total_weight: float) -> float:
@@ -220,8 +181,8 @@ def mean_only(criterion: Criterion, like: Candidate, total_weight: float) -> Can
     largest, W = LAMBDA_BOUNDS[1], criterion.rows.total_weight
     with single_threaded_blas():
         value = criterion.at(largest, like.kernel).reduced(like.B).value
-    found = replace(like, origin=Origin.MEAN, nu=largest * W, value=value, seconds=0.0, lambda_at_bound=True)
-    return replace(found, score=score(criterion, value, None, total_weight))
+    found = like.restarted(origin=Origin.MEAN, nu=largest * W, lambda_at_bound=True)
+    return replace(found, value=value, score=score(criterion, value, None, total_weight))
 
 
 def score_on_all_rows(candidate: Candidate, searched_weight: float, total_weight: float) -> float:
@@ -314,7 +275,7 @@ def improve_each(
 
     def one(k: int, criterion: Criterion | Grouped = criterion) -> Candidate:
         if k > 0 and time.perf_counter() > deadline:
-            return replace(starts[k], value=math.inf, score=math.inf)
+            return _ended(criterion, starts[k], None)
         return improve(criterion, starts[k], max_iter, deadline)
 
     # A batch is evaluated with the kernel of the criterion, but `descend` uses the kernel of each candidate. Runs are
@@ -346,6 +307,14 @@ def improve_each(
     return in_threads(one, range(len(starts)), 1 if criterion.rows.pays_to_batch else n_threads)
 
 
+def plain_start(rows: Rows, kernel: Kernel, rng: np.random.RandomState) -> Candidate:
+    """Return the start of plain kernel ridge regression: a multiple of the identity, by the median heuristic."""
+    ones, scale = np.ones(rows.n_features), median_scale(kernel, median_sample(rows, rng))
+    return Candidate(
+        Origin.PLAIN, kernel, scale * ones, FIRST_NOISE, shape=Scaled(ones), n_free_columns=rows.n_free_columns
+    )
+
+
 def plain_kernel_ridge(
     criterion: Criterion | Grouped,
     kernel: Kernel,
@@ -358,65 +327,10 @@ def plain_kernel_ridge(
     The map of the candidate is a multiple of the identity. ``noises`` contains the initial values of nu. One run is
     made for each of these values, because a single run can end in a local minimum with almost no noise.
     """
-    rows = criterion.rows
-    identity = np.ones(rows.n_features)
-    scale = median_scale(kernel, median_sample(rows, rng))
-    start = Candidate(
-        Origin.PLAIN, kernel, scale * identity, 1.0, shape=Scaled(identity), n_free_columns=rows.n_free_columns
-    )
+    start = plain_start(criterion.rows, kernel, rng)
     ends = [descend(criterion, replace(start, nu=nu), LONG_RUN, deadline) for nu in noises]
     best, result = min(ends, key=lambda end: end[0].value)
     return replace(best, seconds=sum(end.seconds for end, _ in ends)), result
-
-
-def path_table(candidates: Sequence[Candidate], total_weight: float) -> dict[str, list[Any]]:
-    """Return the columns of ``path_``, with one entry for each candidate.
-
-    Lambda is nu divided by `total_weight`, the weight of all rows. Gamma is the scale of the kernel after the map is
-    divided by its norm.
-    """
-    return {
-        "start": [one.kind.label for one in candidates],
-        "kernel": [kernel_name(one.kernel) for one in candidates],
-        "shape": [one.shape.name.value for one in candidates],
-        "n_components": [one.n_components for one in candidates],
-        "n_rows": [one.n_rows for one in candidates],
-        "n_centers": [one.n_centers for one in candidates],
-        "reg_lambda": [one.nu / total_weight for one in candidates],
-        "gamma": [one.kernel.scale * one.norm**2 for one in candidates],
-        "criterion": [one.value for one in candidates],
-        "score": [one.score for one in candidates],
-        "seconds": [one.seconds for one in candidates],
-    }
-
-
-def comparable_runs(path: dict[str, Any]) -> Array:
-    """Return which runs of the attribute ``path_`` have comparable scores, as a boolean array.
-
-    These are the runs of the search over the number of directions that ended with a finite score and were not stopped
-    early. Among these runs, only those with the largest number of centers are comparable.
-    """
-    kinds = [RUN_KINDS.get(label) for label in path["start"]]  # None for a label that only a later version of hkrr uses
-    searched = [kind is not None and kind.stage is Stage.DIRECTIONS and not kind.dropped for kind in kinds]
-    found = np.array(searched, dtype=bool) & np.isfinite(np.asarray(path["score"], dtype=np.float64))
-    # Models saved by earlier versions have no column "n_centers".
-    centers = np.array([n or 0 for n in path.get("n_centers", [0] * len(kinds))])
-    return found & (centers == np.max(centers[found], initial=0))
-
-
-def race_rows(path: dict[str, Any]) -> Array:
-    """Return the number of rows of each run of ``path_`` in the comparison of kernels and shapes.
-
-    The number is 0 for all other runs. Only runs with the same number of rows are comparable. If a search with
-    heavy-tailed noise followed a search with normal noise, the number is also 0 for the runs of the first search.
-    Models saved by version 0.1 have no column "n_rows". For these models, the result contains 1, 2 or 3 for the first,
-    second or third round of the comparison, according to the suffix of the label.
-    """
-    kinds = [RUN_KINDS.get(label) for label in path["start"]]
-    stages = np.array([None if kind is None else kind.stage for kind in kinds])
-    in_last_search = np.arange(len(kinds)) > np.max(np.flatnonzero(stages == Stage.DIRECTIONS), initial=-1)
-    numbers = path.get("n_rows", [kind and kind.round for kind in kinds])
-    return np.where((stages == Stage.KERNELS) & in_last_search, [n or 0 for n in numbers], 0)
 
 
 def unchanged(candidate: Candidate, reg_lambda: float, reason: StopReason) -> Result:

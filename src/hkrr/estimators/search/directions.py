@@ -176,8 +176,7 @@ def widen(candidate: Candidate, length: float, rows: InMemoryRows, rng: np.rando
     added = rows.in_row_space(rng.standard_normal((n_added, n_features)))
     added *= length * candidate.norm / np.linalg.norm(added, axis=1, keepdims=True)
     B = np.vstack([candidate.B, added])
-    fresh = replace(candidate, value=math.inf, score=math.inf, seconds=0.0, spectrum=None)
-    return replace(fresh, origin=Origin.WIDENED, B=B)
+    return candidate.restarted(origin=Origin.WIDENED, B=B, spectrum=None)
 
 
 def same_directions(one: Candidate, other: Candidate) -> bool:
@@ -315,8 +314,7 @@ class DirectionSearch:
         if n_centers <= self._size[1]:
             return False
         self._size = (n_rows, n_centers)
-        some = rows if n_rows == rows.n_rows else rows.subset(rows.draw(n_rows, rng))
-        some = some.on_threads(1)  # the runs are distributed over the threads
+        some = rows.at_most(n_rows, rng).on_threads(1)  # the runs are distributed over the threads
         found, before = dict(self.best), (self.criterion, self._sample) if self.best else None
         again = self._contenders() if found else []
         centers = uniform_or_all(some, n_centers, rng)
@@ -325,7 +323,7 @@ class DirectionSearch:
         # to the map would then vanish, and the map would never change.
         self.criterion.most_lambda = FIRST_LAMBDA
         self.best = {}
-        self._keep(self._improve([replace(one, seconds=0.0) for one in again], TRIAL_RUN))
+        self._keep(self._improve([one.restarted() for one in again], TRIAL_RUN))
         if before is not None and not self.best:
             (self.criterion, self._sample), self.best = before, found
             return False
@@ -442,11 +440,10 @@ class DirectionSearch:
             for d in self.problem.dimensions:
                 if d > len(B):
                     break
-                value = math.inf
+                cuts[d] = cut = wide.restarted(origin=Origin.CUT, B=B[:d], spectrum=spectrum)
                 with suppress(ArithmeticError, np.linalg.LinAlgError):
-                    value = self._value(B[:d], wide.nu)
-                cut = replace(wide, origin=Origin.CUT, B=B[:d], value=value, seconds=0.0, spectrum=spectrum)
-                cuts[d] = replace(cut, score=score(self.criterion, value, cut))
+                    value = self._value(cut.B, cut.nu)
+                    cuts[d] = replace(cut, value=value, score=score(self.criterion, value, cut))
         self._unfinished += cuts.values()
         return cuts
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hkrr._base.linear_algebra import Array, SolveInfo
+from hkrr._base.linear_algebra import Array
 from hkrr._base.resume_journal import step
 from hkrr._base.threads import single_threaded_blas
 from hkrr.centers import uniform_or_all
@@ -74,10 +74,9 @@ def final_fit(
         objective = Objective(rows, uniform_or_all(rows, n_centers, rng), winner.kernel, reg_lambda)
 
     def compute() -> tuple[Array, SolveDiagnostics, Uncertainty | None]:
-        info = SolveInfo()
         uncertainty = None
         with single_threaded_blas():
-            alpha = objective.solve_alpha(B, info)
+            alpha, info = objective.solve(B)
             if with_uncertainty:
                 uncertainty = estimate_uncertainty(objective, B, alpha, alpha, info, winner.shape, given)
             return alpha, solve_diagnostics(info, rows), uncertainty

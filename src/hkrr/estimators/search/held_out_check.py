@@ -152,7 +152,7 @@ class HeldOutCheck:
         for a square map, another run starts from the best map of `DirectionSearch`.
         """
         training, d = groups.rows, chosen.n_components
-        fresh = replace(chosen, value=math.inf, score=math.inf)
+        fresh = chosen.restarted()
         starts = []
         if square_map_is_affordable(training.n_rows, training.n_free_columns, chosen.kernel):
             identity = self._typical_scale(training, chosen.kernel) * self.problem.rows.varying_columns()
@@ -178,12 +178,12 @@ class HeldOutCheck:
         if rival.origin is Origin.SPARSE:
             size, found = np.count_nonzero(rival.B), selected_columns(groups.rows)
             if not found:
-                return replace(rival, value=math.inf, score=math.inf)
+                return rival.restarted()
             columns = min(found, key=lambda one: abs(np.sum(one) - size))
             rival = replace(rival, shape=Diagonal(columns))
         B = self._typical_scale(groups.rows, rival.kernel, columns) * columns
         noises = (FIRST_NOISE, FIRST_LAMBDA * groups.rows.total_weight / groups.n_groups)
-        starts = [replace(rival, B=B, nu=nu, value=math.inf, score=math.inf) for nu in noises]
+        starts = [rival.restarted(B=B, nu=nu) for nu in noises]
         ends = [improve(groups, start, LONG_RUN, self.problem.deadline) for start in starts]
         return min(ends, key=lambda end: end.value)
 

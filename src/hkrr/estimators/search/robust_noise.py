@@ -24,7 +24,8 @@ from __future__ import annotations
 
 import math
 import time
-from typing import NamedTuple
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from scipy.special import gammaln
@@ -72,7 +73,8 @@ def student_weights(squares: Array, scale: Array) -> Array:
     return (DEGREES + len(scale)) / (DEGREES + (squares / scale).sum(axis=1))
 
 
-class Errors(NamedTuple):
+@dataclass(frozen=True)
+class Errors:
     """Standardized errors of predictions at n rows for T targets. They are usually leave-one-out errors."""
 
     # (n, T): squared errors, divided by variances that are known up to the factors q_t (z_it in the module docstring).
@@ -82,7 +84,7 @@ class Errors(NamedTuple):
     # deviation. With several targets, the largest of these ratios. Infinity if the ratio was not computed.
     unexplained: float = math.inf
 
-    @property
+    @cached_property
     def scale(self) -> Array:
         """The scales q_t, which maximize the likelihood of the Student-t distribution."""
         squares = self.squares
@@ -93,12 +95,12 @@ class Errors(NamedTuple):
             scale = np.maximum(np.mean(student_weights(squares, scale)[:, None] * squares, axis=0), least)
         return scale
 
-    @property
+    @cached_property
     def weights(self) -> Array:
         """The weights omega_i."""
         return student_weights(self.squares, self.scale)
 
-    @property
+    @cached_property
     def student_density(self) -> float:
         """Mean log density of the errors under the Student-t distribution with the scales `scale`."""
         T, scale = self.squares.shape[1], self.scale

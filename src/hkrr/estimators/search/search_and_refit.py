@@ -22,7 +22,7 @@ from hkrr.estimators.search.held_out_check import HeldOutCheck
 from hkrr.estimators.search.progress import Phase, SearchStopped
 from hkrr.estimators.search.robust_noise import Errors, shows_outliers, student_weights, weighted_rows
 from hkrr.estimators.search.search_problem import SearchProblem
-from hkrr.estimators.search.search_stages import Tuned, subset, tune
+from hkrr.estimators.search.search_stages import Tuned, tune
 from hkrr.estimators.search.stacking import LEAST_SQUARES, Stacking
 from hkrr.estimators.search.time_budget import TimeBudget
 from hkrr.kernels import Kernel
@@ -231,7 +231,7 @@ def _leave_one_out(
     second value is None.
     """
     n_rows = max(_WEIGHING_ROWS, *(one.n_rows or 0 for one in candidates))
-    criterion = problem.criterion(subset(rows, n_rows, problem.rng), None, candidates[0].kernel)
+    criterion = problem.criterion(rows.at_most(n_rows, problem.rng), None, candidates[0].kernel)
 
     def predict(k: int) -> Array | None:
         if k > 0 and not problem.in_time:

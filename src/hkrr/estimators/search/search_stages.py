@@ -25,15 +25,16 @@ from hkrr.centers import uniform_or_all
 from hkrr.criteria import Criterion
 from hkrr.estimators.search.candidates import (
     AT_LIMIT,
+    FIND_DIRECTIONS,
     FIRST_LAMBDA,
     FIRST_NOISE,
     SHORT_RUN,
     Candidate,
     Origin,
-    Stage,
     descend,
     mean_only,
     plain_kernel_ridge,
+    plain_start,
     score,
     score_on_all_rows,
     unchanged,
@@ -54,10 +55,8 @@ from hkrr.estimators.search.robust_noise import (
 from hkrr.estimators.search.search_problem import SearchProblem
 from hkrr.exceptions import FitError
 from hkrr.kernels import Kernel, kernel_name
-from hkrr.rows import InMemoryRows
 from hkrr.solvers import Result
 from hkrr.solvers.driver import StopReason
-from hkrr.solvers.initialization import median_sample, median_scale
 
 # Maximum number of rows that a search uses.
 SAMPLE_ROWS = 20_000
@@ -203,7 +202,7 @@ def _weights_of_smaller_map(problem: SearchProblem, found: Tuned, errors_of_winn
     if not isinstance(winner.shape, Full):
         return None
     for d in (winner.n_components - 1, winner.n_components - 2):
-        maps = [one for one in found.candidates if one.kind.stage is Stage.DIRECTIONS and one.n_components == d]
+        maps = [one for one in found.candidates if one.origin in FIND_DIRECTIONS and one.n_components == d]
         smaller = min(maps, key=lambda one: (-(one.n_centers or 0), one.score), default=None)
         if smaller is None or not math.isfinite(smaller.score) or not problem.in_time:
             continue
@@ -278,9 +277,9 @@ def refine(problem: SearchProblem, candidate: Candidate) -> tuple[Candidate, Res
     if isinstance(candidate.shape, Full):
         polished, result = polish(problem, [candidate])
         return rescale(problem, polished), result
-    exact = problem.criterion(subset(problem.rows, _EXACT_ROWS, problem.rng), None, candidate.kernel)
+    exact = problem.criterion(problem.rows.at_most(_EXACT_ROWS, problem.rng), None, candidate.kernel)
     with single_threaded_blas():
-        return descend(exact, replace(candidate, seconds=0.0), _POLISH_ITERATIONS, problem.deadline)
+        return descend(exact, candidate.restarted(), _POLISH_ITERATIONS, problem.deadline)
 
 
 def _search_one_kernel(problem: SearchProblem, kernel: Kernel) -> tuple[Candidate, Result, list[Candidate]]:
@@ -332,9 +331,9 @@ def _best_kernel(problem: SearchProblem, candidate: Candidate, kernels: Sequence
     The kernels are compared on at most 500 rows, at fixed directions. The kernel is changed if the score of another
     kernel is clearly lower. The scales of the directions and the noise are then refitted.
     """
-    exact = problem.criterion(subset(problem.rows, _KERNEL_ROWS, problem.rng), None, candidate.kernel)
+    exact = problem.criterion(problem.rows.at_most(_KERNEL_ROWS, problem.rng), None, candidate.kernel)
     starts = [
-        replace(candidate, origin=Origin.DIRECTIONS, kernel=kernel, shape=Scaled(candidate.B), seconds=0.0)
+        candidate.restarted(origin=Origin.DIRECTIONS, kernel=kernel, shape=Scaled(candidate.B))
         for kernel in (candidate.kernel, *kernels)
     ]
     ends = [
@@ -395,7 +394,7 @@ def fit_plain(problem: SearchProblem, kernel: Kernel, n_rows: int) -> tuple[Crit
 
     The deadline is ignored, so that there is a reasonable model after any time limit.
     """
-    some = subset(problem.rows, n_rows, problem.rng)
+    some = problem.rows.at_most(n_rows, problem.rng)
     exact, noises = problem.criterion(some, None, kernel), (FIRST_NOISE, FIRST_LAMBDA * some.total_weight)
     with single_threaded_blas():
         return exact, plain_kernel_ridge(exact, kernel, noises, problem.rng)[0]
@@ -437,7 +436,7 @@ def polish(problem: SearchProblem, candidates: Sequence[Candidate]) -> tuple[Can
         for candidate in candidates:
             if not problem.in_time:
                 break
-            start = replace(candidate, origin=Origin.POLISHED, seconds=0.0)
+            start = candidate.restarted(origin=Origin.POLISHED)
             # If the criterion is not finite on these rows, skip the candidate. If all candidates are skipped, the first
             # one is returned unchanged.
             with suppress(FitError):
@@ -453,8 +452,8 @@ def rescale(problem: SearchProblem, candidate: Candidate) -> Candidate:
     rows, L-BFGS on the whole map could also overfit the directions.
     """
     B = principal_form(candidate.B)[0] if candidate.kernel.rotation_invariant else candidate.B
-    exact = problem.criterion(subset(problem.rows, _EXACT_ROWS, problem.rng), None, candidate.kernel)
-    start = replace(candidate, origin=Origin.RESCALED, B=B, shape=ScaledRows(B), seconds=0.0)
+    exact = problem.criterion(problem.rows.at_most(_EXACT_ROWS, problem.rng), None, candidate.kernel)
+    start = candidate.restarted(origin=Origin.RESCALED, B=B, shape=ScaledRows(B))
     with single_threaded_blas():
         end, _ = descend(exact, start, _SCALES_ITERATIONS, problem.deadline, tol=1e-7, plateau=1e-9)
     return replace(end, shape=candidate.shape)
@@ -504,10 +503,10 @@ def compare_with_plain(
     the two candidates are refitted on at most `n_rows` rows, with all of these rows as centers. The scores are
     extrapolated to the total weight of the problem, including the penalty for the parameters (BIC).
     """
-    some = subset(problem.rows, n_rows, problem.rng)
+    some = problem.rows.at_most(n_rows, problem.rng)
     exact = problem.criterion(some, None, polished.kernel)
     noises = (polished.nu, FIRST_NOISE, FIRST_LAMBDA * some.total_weight)
-    compared = replace(polished, origin=Origin.COMPARED, shape=Scaled(polished.B), seconds=0.0)
+    compared = polished.restarted(origin=Origin.COMPARED, shape=Scaled(polished.B))
     with single_threaded_blas():
         rival, result = plain_kernel_ridge(exact, polished.kernel, noises, problem.rng, problem.deadline)
         compared, _ = descend(exact, compared, _RESCALE_ITERATIONS, problem.deadline)
@@ -604,13 +603,12 @@ def _lead(problem: SearchProblem, directions: Candidate) -> tuple[float, float]:
     and target, minus the criterion of a model that predicts zero. The other models are plain kernel ridge regression
     and diagonal maps, with the Gaussian and the Laplace kernel.
     """
-    some = subset(problem.rows, _FEW_ROWS, problem.rng)
-    exact, ones = problem.criterion(some, None, directions.kernel), np.ones(some.n_features)
+    some = problem.rows.at_most(_FEW_ROWS, problem.rng)
+    exact = problem.criterion(some, None, directions.kernel)
     starts = [replace(directions, shape=Scaled(directions.B))]
     for name in ("gaussian", "laplace"):
-        kernel = unit_kernel(name)
-        B = median_scale(kernel, median_sample(some, problem.rng)) * ones
-        starts += [Candidate(Origin.PLAIN, kernel, B, FIRST_NOISE, shape=shape) for shape in (Scaled(ones), Diagonal())]
+        plain = plain_start(some, unit_kernel(name), problem.rng)
+        starts += [plain, replace(plain, shape=Diagonal())]
     zero = exact.nats(mean_only(exact, directions, some.total_weight).value)
     own, *others = (exact.nats(end.value) for end in problem.improve_each(exact, starts, SHORT_RUN))
     return own - zero, min(others) - zero
@@ -636,8 +634,3 @@ def _is_multi_index(problem: SearchProblem, directions: Candidate) -> bool:
 def _lead_clearly(directions: Candidate, own: float, others: float) -> bool:
     few = directions.n_components <= max(1, directions.B.shape[1] // _FEW_PER_COLUMNS)
     return few and own < _UNEXPLAINED and own < max(others - _CLEAR_LEAD, _CLEAR_RATIO * others)
-
-
-def subset(rows: InMemoryRows, n: int, rng: np.random.RandomState) -> InMemoryRows:
-    """Return n rows drawn at random, or all rows if there are at most n rows."""
-    return rows if rows.n_rows <= n else rows.subset(rows.draw(n, rng))

@@ -101,7 +101,7 @@ class DurationModel:
         with_slopes = candidate is None or map_matters(candidate.B, candidate.shape, n_rows)
         if with_slopes:
             scores += self._slopes * entries
-            n_columns += 2 * min(MAX_TANGENTS, 0 if candidate is None else candidate.B.size)
+            n_columns += 2 * min(MAX_TANGENTS, 0 if candidate is None else candidate.shape.n_parameters(candidate.B))
         products = self._product * min(n_centers, n_rows) ** 2 * n_columns
         if n_centers >= n_rows:
             factor = self._factor_single
