@@ -1,4 +1,4 @@
-"""Test the workflows, and that all `make` commands of the workflows, hooks and CONTRIBUTING are in the Makefile."""
+"""Test the workflows, and test that the Makefile has all targets that workflows, hooks and CONTRIBUTING use."""
 
 import re
 

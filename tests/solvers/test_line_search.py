@@ -40,7 +40,7 @@ def search(rule, last, start, move, change, magnitude=1.0):
 
 
 def paper_trials(rule, last):
-    """Yield the step sizes of appendix C: min(last / (rho delta), s_max), multiplied by rho before each trial."""
+    """Yield the step sizes of appendix C: min(last / (rho delta), s_max) times rho, rho^2, rho^3, and so on."""
     size = min(last / (rule.rho * rule.delta), rule.s_max)
     while True:
         size = rule.rho * size

@@ -135,7 +135,7 @@ class TableRegressor(RegressorMixin, TableModel):
     def predict_interval(self, X: Any, coverage: float = 0.9) -> Any:
         """Return the prediction intervals of ``model_.predict_interval``.
 
-        If values are missing in a row, its interval is longer: the variances of its missing columns, which
+        If values are missing in a row, its interval is wider: the variances of its missing columns, which
         ``missing_variances_`` contains, are added to the predictive variance.
 
         Parameters

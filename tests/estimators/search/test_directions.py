@@ -400,7 +400,7 @@ def test_constant_and_dependent_columns_add_no_directions():
 
 
 def test_a_widened_map_has_no_spectrum():
-    """Test that widening removes the spectrum, which contains the singular values of the map before the cut."""
+    """Test that widening removes the spectrum, which contains the singular values of the map before truncation."""
     candidate = _candidate(np.eye(1, 5), spectrum=(1.0, 0.1, 0.0))
     assert widen(candidate, 0.3, _rows_of(5), np.random.RandomState(0)).spectrum is None
 
@@ -429,7 +429,7 @@ def test_maps_with_different_numbers_of_directions_never_have_the_same_direction
 
 
 def test_a_direction_of_length_zero_is_no_direction():
-    """Test that two maps have different directions if a row of one map is zero, in either order."""
+    """Test that a map with a row of zeros never has the same directions as a map without such a row."""
     one, other = _candidate(np.eye(2, 5)), _candidate(np.vstack([np.eye(1, 5), np.zeros(5)]))
     assert not same_directions(other, one)
     assert not same_directions(one, other)
@@ -578,7 +578,7 @@ def test_each_neighbour_of_the_best_number_was_tried(problem, seed, make, kernel
 
 @finished
 def test_the_spectrum_of_the_winner(problem, seed, make, kernel):
-    """Test that the spectrum has one entry for each direction of the map before the cut.
+    """Test that the spectrum has one entry for each direction of the map that was truncated.
 
     The entries are the singular values of this map, divided by the largest singular value.
     """

@@ -189,9 +189,9 @@ class Progress:
         )
 
     def _predictor(self, candidate: Candidate) -> Callable[[Any], Array]:
-        """Return a function that returns the predictions of a candidate for rows X.
+        """Return a function that maps rows X to the predictions of a candidate.
 
-        The first call of this function fits the coefficients of the candidate.
+        The returned function fits the coefficients of the candidate when it is first called.
         """
         fit_candidate, omega, models = self._fit_candidate, self.omega, list[Predictor]()
 

@@ -244,7 +244,8 @@ def plain_weights(
         ends.append((errors.student_density, nu, omega))
     density, nu, omega = max(ends, key=lambda end: end[0])
     if len(few) < rows.n_rows:
-        # The errors of the other rows are not known yet. Their first weights are those of a constant prediction.
+        # The errors of the other rows are not known yet. The initial weights of these rows are computed from the errors
+        # of a constant prediction.
         everywhere = target_errors(rows).weights
         everywhere[few] = omega
         in_time = time.perf_counter() < deadline

@@ -18,10 +18,10 @@ from hkrr.rows import Rows, threads_for_sums
 
 # A time limit does not reduce the number of centers of the final fit below this number.
 _LEAST_CENTERS = 500
-# Numbers of rows of the matrices with which operations are timed: a Cholesky factorization, a matrix product, and the
-# computation of a kernel matrix. The matrix of the factorization is the largest, because the factorization of a small
-# matrix is less efficient. The points of the kernel matrix have at most _KERNEL_VALUES coordinates in all, unless there
-# are very many columns.
+# Three operations are timed, on matrices with these numbers of rows: a Cholesky factorization, a matrix product, and
+# the computation of a kernel matrix. The matrix of the factorization is the largest, because the factorization of a
+# small matrix is less efficient. The kernel matrix has fewer rows if there are many columns: the number of its points
+# times the number of columns is at most _KERNEL_VALUES, if this allows at least 50 points.
 _FACTOR_SAMPLE, _PRODUCT_SAMPLE, _KERNEL_SAMPLE = 1000, 500, 400
 _KERNEL_VALUES = 150_000
 # Time that is kept in reserve, because the predicted duration of the final fit is not exact, and the diagnostics of a
