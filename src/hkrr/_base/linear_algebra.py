@@ -90,7 +90,7 @@ def pull_to_map(dP: Array, X: Array, B: Array) -> Array:
 
 
 def low_rank_product(left: Array, right: Array) -> Array:
-    """Return ``left @ right'``. For matrices with one column, broadcasting is used because it is faster than BLAS."""
+    """Return ``left @ right.T``. For matrices with one column, broadcasting is used because it is faster than BLAS."""
     return left * right.T if left.shape[1] == 1 else left @ right.T
 
 

@@ -153,7 +153,7 @@ class DaskRows(Rows):
         return InMemoryRows(X, Y).with_coordinates(*self._coordinates)
 
     def _call(self, fn: BlockFunction, width: int, small: tuple[Array, ...]) -> Any:
-        """Return a task that contains the arguments of a pass. Dask sends the arguments to each worker only once."""
+        """Wrap the arguments of a pass over the rows in one Dask task, so that each worker receives them only once."""
         return self._submit(_identity, (fn, width, small, self._coordinates))
 
     def _on_parts(self, fn: Callable[..., Any], *arguments: Any) -> list[Any]:

@@ -15,8 +15,8 @@ from hkrr.rows import InMemoryRows
 
 # Number of rows that `any_identical` processes at once.
 _BLOCK = 10_000
-# Maximum number of rows among which near copies are searched for and merged. With more rows, at most identical rows are
-# merged.
+# Maximum number of rows among which near copies are searched for and merged. With more rows, only identical rows are
+# merged, if there are any.
 MERGED_ROWS = 20_000
 # Largest difference between a row and its copy, in units of the scale of each column.
 _TOLERANCE = 1e-5

@@ -87,7 +87,7 @@ def convert(former: FormerClassifier) -> HyperKernelClassifier:
     member = with_scores(regressor, function, former.singular_values_)
     member.map_shape_ = getattr(former, "map_shape_", getattr(regressor, "map_shape_", ShapeName.FULL.value))
     member.truncation_ = np.broadcast_to(regressor.truncation_, n_classes).copy()
-    member._store_uncertainty(None)  # that of the regression, which does not describe the scores
+    member._store_uncertainty(None)  # the uncertainty of the regression does not describe the scores
     if former.softness_ is not None:
         model.softness_ = former.softness_
         if n_classes == 2:

@@ -291,7 +291,10 @@ def _compare_classes(model: TableClassifier, split: Split, others: dict[str, Arr
 
 
 def class_baselines(X: Array, y: Array, X_test: Array) -> dict[str, Array]:
-    """Return, by name, the probabilities of logistic regression and of the class frequencies for the rows of X_test."""
+    """Return the probabilities that two baselines predict for the rows of X_test: {name of the baseline: array}.
+
+    The baselines are logistic regression and the frequencies of the classes.
+    """
     # These modules are imported here because importing them is slow.
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LogisticRegression

@@ -72,7 +72,7 @@ class _Learned(NamedTuple):
 
 
 def _learn(X: Any, y: Any, n_directions: int | None, seconds: float) -> _Learned:
-    """Maximize the evidence until it hardly increases or the time is up. Return the process with the best evidence."""
+    """Maximize the evidence until it hardly increases or the time is up. Return the model with the highest evidence."""
     import gpytorch
     import torch
 

@@ -1,6 +1,7 @@
 """Refinement of a map with few directions by the logistic loss.
 
-The map of the best regression on the indicators of the classes is refined by minimizing the penalized log loss
+The map of the best regression model, whose targets are the indicators of the classes, is refined by minimizing the
+penalized log loss
 
     ``sum_i w_i loss(y_i, f(x_i)) + (nu / 2) |f|^2``
 
@@ -8,7 +9,7 @@ for decreasing values of the penalty nu (`hkrr.estimators.classification.logisti
 logarithms of probabilities. If a target depends on a few directions and there are few rows, the refined map is more
 accurate than the map of the regression. The penalty nu and the offsets of the classes are chosen on held-out rows,
 whose scores are computed by models fitted without these rows. If there are few rows for each entry of the map, the
-regression is repeated without the held-out rows too.
+map itself is also learned again without the held-out rows.
 """
 
 from __future__ import annotations

@@ -78,7 +78,7 @@ _NORMAL_QUARTILE = 0.6745
 
 @storable
 class LeftOut(NamedTuple):
-    """Leave-one-out errors of the rows that get a score. There are t targets."""
+    """Leave-one-out errors of the rows from which interval scores are computed. The number of targets is t."""
 
     targets: Array  # (n_scores, t)
     errors: Array  # (n_scores, t): targets minus their leave-one-out predictions
