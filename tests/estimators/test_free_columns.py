@@ -8,7 +8,7 @@ from hkrr._maps import Diagonal
 from hkrr.criteria import Evidence
 from hkrr.estimators.search.candidates import Candidate, Origin, plain_kernel_ridge
 from hkrr.estimators.search.search_problem import SearchProblem
-from hkrr.estimators.search.search_stages import tune
+from hkrr.estimators.search.search_stages import run_search
 from hkrr.kernels import Gaussian, ProductLaplace
 from hkrr.rows import InMemoryRows
 
@@ -132,7 +132,7 @@ def test_the_parameters_of_all_candidates_count_independent_columns_only(kernel)
     problem = SearchProblem(
         rows, Evidence, range(1, 11), choose_dimension=True, n_starts=2, rng=np.random.RandomState(0)
     )
-    found = tune(problem, kernel)
+    found = run_search(problem, kernel)
     winner, ends = found.winner, found.candidates
     shapes = set()
     for end in [winner, *ends]:

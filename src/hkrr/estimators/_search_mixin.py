@@ -20,7 +20,7 @@ from hkrr.estimators.search.candidates import Candidate
 from hkrr.estimators.search.final_fit import FinalFit, full_size, quick_fit
 from hkrr.estimators.search.progress import Progress, SearchCallback
 from hkrr.estimators.search.robust_noise import find_outliers, shows_outliers
-from hkrr.estimators.search.search_and_refit import Ready, Selection, robust_rows
+from hkrr.estimators.search.search_and_refit import FitPlan, SelectedModel, robust_rows
 from hkrr.estimators.search.search_problem import SearchProblem
 from hkrr.estimators.search.search_stages import SAMPLE_ROWS
 from hkrr.estimators.search.stacking import Stacking
@@ -47,7 +47,7 @@ _FINAL_PASSES = 3
 
 
 @dataclass(frozen=True)
-class Loaded:
+class CheckedData:
     """The checked data of a fit.
 
     Attributes
@@ -104,7 +104,7 @@ class SearchInputMixin(Regressor):
     def _selects_kernel(self) -> bool:
         """Whether the kernel is selected by the search."""
 
-    def _load(self, X: Any, y: Any, sample_weight: Any) -> Loaded:
+    def _load(self, X: Any, y: Any, sample_weight: Any) -> CheckedData:
         """Check the data and the parameters, set ``truncation_``, and return the data.
 
         Tensors, files and Dask collections with at most 20,000 rows are copied to memory. If there are at most 20,000
@@ -118,7 +118,7 @@ class SearchInputMixin(Regressor):
             if data.n_rows > SAMPLE_ROWS:
                 largest = data.largest_targets()
                 self.truncation_ = _TRUNCATION_FACTOR * (float(largest[0]) if one_target else largest)
-                return Loaded(data.with_normalized_weights(), lambda: data, one_target, dimensions)
+                return CheckedData(data.with_normalized_weights(), lambda: data, one_target, dimensions)
             X, Y, sample_weight = data.gather()
             y, device = Y[:, 0] if one_target else Y, getattr(data, "device", None)
         else:
@@ -133,9 +133,9 @@ class SearchInputMixin(Regressor):
             X, y, weight = merge_copies(X, y, weight)
         else:
             weight = normalize_weights(weight)
-        return Loaded(self._array_rows(X, y, weight, device), given, y.ndim == 1, dimensions)
+        return CheckedData(self._array_rows(X, y, weight, device), given, y.ndim == 1, dimensions)
 
-    def _prepare(self, loaded: Loaded, kernel: Kernel | None, rng: np.random.RandomState, began: float) -> Ready:
+    def _prepare(self, loaded: CheckedData, kernel: Kernel | None, rng: np.random.RandomState, began: float) -> FitPlan:
         """Return the standardized rows, the problem of the search and its time budget.
 
         `kernel` is None if the kernel is selected too. `began` is the time at which the fit started.
@@ -172,13 +172,13 @@ class SearchInputMixin(Regressor):
             place=rows.to_device,
             stacking=self._stacking,
         )
-        return Ready(rows, scaling, problem, budget, n_centers)
+        return FitPlan(rows, scaling, problem, budget, n_centers)
 
     def _count_final_centers(self, n_rows: int) -> int:
         """Return the number of centers of the final fit."""
         return full_size(n_rows, not self._selects_kernel) if self.refit == "full" else min(self.refit, n_rows)
 
-    def _diagnose(self, selected: Selection, loaded: Loaded, predict: Callable[[Rows], Array]) -> None:
+    def _diagnose(self, selected: SelectedModel, loaded: CheckedData, predict: Callable[[Rows], Array]) -> None:
         """Set ``diagnostics_``, and set ``truncation_`` to a level that ignores outliers. Issue the warnings.
 
         `predict` returns the predictions for rows in the original units. The predictions of a single model must not be
@@ -216,7 +216,7 @@ def _find_outliers_of(predict: Callable[[Rows], Array], rows: Rows) -> list[int]
     return find_outliers(residuals[:, shows_outliers(Y)], rows.map(weights)[:, 0])
 
 
-def _largest_without(loaded: Loaded, outliers: list[int]) -> Any:
+def _largest_without(loaded: CheckedData, outliers: list[int]) -> Any:
     """Return the level of truncation, computed from the rows that are not outliers."""
     rows = loaded.given()
     Y, counted = rows.map(targets), rows.map(weights)[:, 0] > 0

@@ -25,7 +25,7 @@ from hkrr.estimators.search.candidates import Candidate
 from hkrr.estimators.search.final_fit import FinalFit
 from hkrr.estimators.search.path_table import path_table
 from hkrr.estimators.search.progress import SearchCallback
-from hkrr.estimators.search.search_and_refit import Members, select_members
+from hkrr.estimators.search.search_and_refit import SelectedMembers, select_members
 from hkrr.estimators.search.stacking import LEAST_SQUARES
 from hkrr.rows import Rows
 from hkrr.rows.standardize import Moments
@@ -139,11 +139,11 @@ class HyperKernelEnsemble(SummaryMixin, SearchInputMixin):
         with fitting(self):
             loaded = self._load(X, y, sample_weight)
             with checkpointing(self, loaded.rows) as rng:
-                ready = self._prepare(loaded, None, rng, began)
-                members = select_members(ready, keep_best=self.checkpoint is not None)
-                self._store_members(members, ready.scaling, loaded.one_target)
+                plan = self._prepare(loaded, None, rng, began)
+                members = select_members(plan, keep_best=self.checkpoint is not None)
+                self._store_members(members, plan.scaling, loaded.one_target)
                 first = members.fits[0]
-                self.path_ = path_table(first.candidates, ready.rows.total_weight)
+                self.path_ = path_table(first.candidates, plan.rows.total_weight)
                 self.__dict__.pop("diagnostics_", None)
                 if first.interrupted_by is not None:
                     raise FitInterrupted(self, first.interrupted_by) from None
@@ -159,7 +159,7 @@ class HyperKernelEnsemble(SummaryMixin, SearchInputMixin):
     def _selects_kernel(self) -> bool:
         return True
 
-    def _store_members(self, members: Members, scaling: Moments, one_target: bool) -> None:
+    def _store_members(self, members: SelectedMembers, scaling: Moments, one_target: bool) -> None:
         """Set the members, their weights and the uncertainty of their sum."""
         self.members_ = []
         for one in members.fits:

@@ -288,10 +288,10 @@ class HyperKernelRidgeCV(SearchInputMixin, MapModel):
         self._delete_selection()
         with checkpointing(self, loaded.rows) as rng:
             kernel = None if self._selects_kernel else get_kernel(self.kernel).with_gamma(1.0)
-            ready = self._prepare(loaded, kernel, rng, began)
-            selected = select_model(ready, kernel, keep_best=self.checkpoint is not None)
-            self._store_selected(selected.winner, selected.fit, ready.scaling, selected.y_offset, loaded.one_target)
-            self.path_ = path_table(selected.candidates, ready.rows.total_weight)
+            plan = self._prepare(loaded, kernel, rng, began)
+            selected = select_model(plan, kernel, keep_best=self.checkpoint is not None)
+            self._store_selected(selected.winner, selected.fit, plan.scaling, selected.y_offset, loaded.one_target)
+            self.path_ = path_table(selected.candidates, plan.rows.total_weight)
             if selected.interrupted_by is not None:
                 raise FitInterrupted(self, selected.interrupted_by) from None
             self._diagnose(selected, loaded, self._untruncated)

@@ -686,7 +686,7 @@ def test_a_callback_stops_the_search(phase):
 
 
 @pytest.mark.usefixtures("quick")
-@pytest.mark.parametrize("where", ["tune", "_weigh", "final_fit"])
+@pytest.mark.parametrize("where", ["run_search", "_weigh", "final_fit"])
 def test_ctrl_c_without_a_checkpoint_leaves_the_estimator_unchanged(where, monkeypatch):
     X, y, *_ = _planted(2, 40)
     model = _model()

@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 from hkrr._base.linear_algebra import Array
 from hkrr._storage.checkpoint import best_model_so_far
-from hkrr.estimators._search_mixin import Loaded
+from hkrr.estimators._search_mixin import CheckedData
 from hkrr.estimators.classification.class_link import LOG_LOSS
 from hkrr.estimators.ensemble import HyperKernelEnsemble
-from hkrr.estimators.search.search_and_refit import LeftOutPredictions, Members, Selection
+from hkrr.estimators.search.search_and_refit import LeftOutPredictions, SelectedMembers, SelectedModel
 from hkrr.rows import Rows
 from hkrr.rows.standardize import Moments
 
@@ -43,10 +43,10 @@ class ClassScores(HyperKernelEnsemble):
         del self._left_out  # fitted models neither keep nor save it
         return left_out, stopped
 
-    def _store_members(self, members: Members, scaling: Moments, one_target: bool) -> None:
+    def _store_members(self, members: SelectedMembers, scaling: Moments, one_target: bool) -> None:
         super()._store_members(members, scaling, one_target)
         self._left_out = members.left_out
 
-    def _diagnose(self, selected: Selection, loaded: Loaded, predict: Callable[[Rows], Array]) -> None:
+    def _diagnose(self, selected: SelectedModel, loaded: CheckedData, predict: Callable[[Rows], Array]) -> None:
         # The diagnostics refer to the regression of the first member.
         super()._diagnose(selected, loaded, self.members_[0]._predict_rows)

@@ -22,7 +22,7 @@ from hkrr.estimators.search.held_out_check import HeldOutCheck
 from hkrr.estimators.search.progress import Phase, SearchStopped
 from hkrr.estimators.search.robust_noise import Errors, shows_outliers, student_weights, weighted_rows
 from hkrr.estimators.search.search_problem import SearchProblem
-from hkrr.estimators.search.search_stages import Tuned, tune
+from hkrr.estimators.search.search_stages import SearchResult, run_search
 from hkrr.estimators.search.stacking import LEAST_SQUARES, Stacking
 from hkrr.estimators.search.time_budget import TimeBudget
 from hkrr.kernels import Kernel
@@ -44,7 +44,7 @@ _MOST_NATS = 0.5
 
 
 @dataclass(frozen=True)
-class Selection:
+class SelectedModel:
     """The result of a search: the selected model and its final fit.
 
     Attributes
@@ -71,7 +71,7 @@ class Selection:
 
 
 @dataclass(frozen=True)
-class Ready:
+class FitPlan:
     """Everything that a search and its final fits need.
 
     Attributes
@@ -95,20 +95,20 @@ class Ready:
     n_centers: int
 
 
-def select_model(ready: Ready, kernel: Kernel | None, keep_best: bool) -> Selection:
+def select_model(plan: FitPlan, kernel: Kernel | None, keep_best: bool) -> SelectedModel:
     """Run the search, fit the coefficients of the winner on all rows, and return the result.
 
     If `kernel` is None, the kernel and the shape of the map are selected too. After Ctrl-C, the best model so far is
     returned if `keep_best` is True. Otherwise KeyboardInterrupt is raised.
     """
-    problem = ready.problem
+    problem = plan.problem
     try:
-        tuned = tune(problem, kernel)
-        size = ready.budget.affordable_size(tuned.winner, ready.n_centers)
+        searched = run_search(problem, kernel)
+        size = plan.budget.affordable_size(searched.winner, plan.n_centers)
         problem.progress.begin("final fit on all rows", Phase.FINAL_FIT)
-        fit, y_offset = _final_fit(ready, tuned.winner, tuned.result, tuned.omega, *size)
+        fit, y_offset = _final_fit(plan, searched.winner, searched.result, searched.omega, *size)
         problem.progress.print("the fit is complete")
-        return Selection(tuned.winner, tuned.candidates, fit, y_offset)
+        return SelectedModel(searched.winner, searched.candidates, fit, y_offset)
     except KeyboardInterrupt as stop:
         return _best_so_far(problem, stop, keep_best)
 
@@ -127,13 +127,13 @@ class LeftOutPredictions(NamedTuple):
     price: float
 
 
-class Members(NamedTuple):
+class SelectedMembers(NamedTuple):
     """The members of an ensemble, their weights, and the predictions from which the weights were computed.
 
     The predictions are None if there is a single candidate and its weight does not depend on them.
     """
 
-    fits: list[Selection]
+    fits: list[SelectedModel]
     weights: Array
     left_out: LeftOutPredictions | None
 
@@ -163,44 +163,48 @@ class _Finalists:
         return self.left_out._replace(predictions=predictions, n_parameters=self.left_out.n_parameters[some])
 
 
-def select_members(ready: Ready, keep_best: bool) -> Members:
+def select_members(plan: FitPlan, keep_best: bool) -> SelectedMembers:
     """Run the search, compute the weights of its best candidates, and fit the candidates with positive weights.
 
     The members are sorted, largest weight first. There is at least one member, possibly with the weight 0. See
     `select_model` for `keep_best`.
     """
-    problem, budget = ready.problem, ready.budget
+    problem, budget = plan.problem, plan.budget
     try:
-        tuned = tune(problem, None)
+        searched = run_search(problem, None)
         try:
-            finalists = _weigh(problem, tuned)
+            finalists = _weigh(problem, searched)
         except SearchStopped:
-            tuned = replace(tuned, result=unchanged(tuned.winner, 0.0, StopReason.CALLBACK), finalists=())
-            finalists = _weigh(problem, tuned)
+            searched = replace(searched, result=unchanged(searched.winner, 0.0, StopReason.CALLBACK), finalists=())
+            finalists = _weigh(problem, searched)
         candidates = finalists.candidates
         weights = finalists.weights(np.arange(len(candidates)))
         order = _largest_first(weights)
-        n_members = budget.affordable_fits([candidates[k] for k in order], ready.n_centers)
+        n_members = budget.affordable_fits([candidates[k] for k in order], plan.n_centers)
         if n_members < len(order):
             weights = finalists.weights(order[:n_members])
             order = _largest_first(weights)
         problem.progress.begin("final fit on all rows", Phase.FINAL_FIT)
         # All members are fitted with the same numbers of rows and of centers, because their leave-one-out errors are
         # added row by row.
-        sizes = [budget.affordable_size(candidates[k], ready.n_centers, len(order)) for k in order]
+        sizes = [budget.affordable_size(candidates[k], plan.n_centers, len(order)) for k in order]
         size = min(sizes, key=lambda one: one[1])
         members = []
         for k in order:
             winner = candidates[k]
-            result = tuned.result if winner is tuned.winner else unchanged(winner, 0.0, StopReason(tuned.result.reason))
-            fit, y_offset = _final_fit(ready, winner, result, tuned.omega, *size)
-            members.append(Selection(winner, tuned.candidates, fit, y_offset))
+            result = (
+                searched.result
+                if winner is searched.winner
+                else unchanged(winner, 0.0, StopReason(searched.result.reason))
+            )
+            fit, y_offset = _final_fit(plan, winner, result, searched.omega, *size)
+            members.append(SelectedModel(winner, searched.candidates, fit, y_offset))
         problem.progress.print("the fit is complete")
-        return Members(members, weights[order], finalists.among(order))
+        return SelectedMembers(members, weights[order], finalists.among(order))
     except KeyboardInterrupt as stop:
         best = _best_so_far(problem, stop, keep_best)
         left_out = _leave_one_out(problem, problem.rows, [best.winner])[1] if problem.of_classes else None
-        return Members([best], np.ones(1), left_out)
+        return SelectedMembers([best], np.ones(1), left_out)
 
 
 def _largest_first(weights: Array) -> Array:
@@ -208,18 +212,18 @@ def _largest_first(weights: Array) -> Array:
     return np.argsort(-weights, kind="stable")[: max(1, np.count_nonzero(weights))]
 
 
-def _weigh(problem: SearchProblem, tuned: Tuned) -> _Finalists:
-    """Return the finalists of a search (see `Tuned`), with the predictions from which their weights are computed."""
+def _weigh(problem: SearchProblem, searched: SearchResult) -> _Finalists:
+    """Return the finalists of a search, with the predictions from which their weights are computed."""
     stacking = problem.stacking or LEAST_SQUARES
-    found = list(tuned.finalists) or [tuned.winner]
+    found = list(searched.finalists) or [searched.winner]
     if not stacking.of_classes and (len(found) == 1 or not problem.in_time):
-        return _Finalists([tuned.winner])
+        return _Finalists([searched.winner])
     problem.progress.begin("weights of the ensemble", Phase.WEIGHTS)
-    rows = weighted_rows(problem.rows, tuned.omega)
+    rows = weighted_rows(problem.rows, searched.omega)
     weighed, left_out = _leave_one_out(problem, rows, found)
     if left_out is not None and rows.n_rows <= _CROSS_FIT_ROWS:
         weighed, left_out = _cross_fit_flexible_maps(replace(problem, rows=rows), weighed, left_out)
-    return _Finalists(weighed, left_out, stacking) if left_out is not None else _Finalists([tuned.winner])
+    return _Finalists(weighed, left_out, stacking) if left_out is not None else _Finalists([searched.winner])
 
 
 def _leave_one_out(
@@ -300,20 +304,20 @@ def _left_out(rows: Rows, predictions: list[Array], n_parameters: Array, price: 
 
 
 def _final_fit(
-    ready: Ready, winner: Candidate, result: Result, omega: Array | None, n_rows: int, n_centers: int
+    plan: FitPlan, winner: Candidate, result: Result, omega: Array | None, n_rows: int, n_centers: int
 ) -> tuple[FinalFit, Array | None]:
     """Return the final fit of a candidate, and with heavy-tailed noise the offset of the targets."""
-    robust, y_offset = robust_rows(ready.rows, ready.problem.rows, winner, omega)
-    given = None if y_offset is None else ready.rows
+    robust, y_offset = robust_rows(plan.rows, plan.problem.rows, winner, omega)
+    given = None if y_offset is None else plan.rows
     if n_rows < robust.n_rows:
         # A new generator with a fixed seed is used, so that all members of an ensemble use the same rows.
         some = robust.draw(n_rows, np.random.RandomState(0))
         robust, given = robust.subset(some), None if given is None else given.subset(some)
-    with_uncertainty = not ready.problem.of_classes
-    return final_fit(robust, winner, result, n_centers, ready.problem.rng, with_uncertainty, given), y_offset
+    with_uncertainty = not plan.problem.of_classes
+    return final_fit(robust, winner, result, n_centers, plan.problem.rng, with_uncertainty, given), y_offset
 
 
-def _best_so_far(problem: SearchProblem, stop: KeyboardInterrupt, keep_best: bool) -> Selection:
+def _best_so_far(problem: SearchProblem, stop: KeyboardInterrupt, keep_best: bool) -> SelectedModel:
     """Return a quick fit of the best candidate so far, or raise KeyboardInterrupt if there is no model to keep."""
     if not keep_best or not problem.progress.best:
         raise stop
@@ -321,7 +325,7 @@ def _best_so_far(problem: SearchProblem, stop: KeyboardInterrupt, keep_best: boo
     try:
         robust, y_offset = robust_rows(problem.rows, problem.rows, best, problem.progress.omega_of_best)
         fit = quick_fit(robust.in_memory(), best, with_uncertainty=not problem.of_classes)
-        return Selection(best, [best], fit, y_offset, stop)
+        return SelectedModel(best, [best], fit, y_offset, stop)
     except (ArithmeticError, np.linalg.LinAlgError):
         # The best candidate cannot be fitted.
         raise stop from None

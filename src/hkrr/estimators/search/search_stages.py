@@ -106,7 +106,7 @@ FAILED_CHECK = (
 
 
 @dataclass(frozen=True)
-class Tuned:
+class SearchResult:
     """The result of a search.
 
     Attributes
@@ -131,17 +131,17 @@ class Tuned:
     finalists: tuple[Candidate, ...] = ()
 
 
-def tune(problem: SearchProblem, kernel: Kernel | None) -> Tuned:
+def run_search(problem: SearchProblem, kernel: Kernel | None) -> SearchResult:
     """Run the search. If `kernel` is None, the kernel and the shape of the map are selected too."""
     problem = replace(problem, rows=problem.rows.count_free_columns())
 
-    def search(omega: Array | None) -> Tuned:
+    def search(omega: Array | None) -> SearchResult:
         weighted = replace(problem, rows=weighted_rows(problem.rows, omega))
         problem.progress.omega = omega
         problem.progress.hold()
         if omega is not None:
             problem.progress.print("search with heavy-tailed noise, because y seems to contain outliers")
-        found = _search_all_kernels(weighted) if kernel is None else Tuned(*_search_one_kernel(weighted, kernel))
+        found = _search_all_kernels(weighted) if kernel is None else SearchResult(*_search_one_kernel(weighted, kernel))
         return replace(found, omega=omega)
 
     try:
@@ -153,10 +153,10 @@ def tune(problem: SearchProblem, kernel: Kernel | None) -> Tuned:
         return found
     except SearchStopped as stop:
         winner, result = _without_run(problem, stop.best[-1], StopReason.CALLBACK)
-        return Tuned(winner, result, list(stop.best), problem.progress.omega_of_best)
+        return SearchResult(winner, result, list(stop.best), problem.progress.omega_of_best)
 
 
-def _choose_noise(problem: SearchProblem, search: Callable[[Array | None], Tuned]) -> Tuned:
+def _choose_noise(problem: SearchProblem, search: Callable[[Array | None], SearchResult]) -> SearchResult:
     """Run the search with normal noise, with heavy-tailed noise, or once with each of them.
 
     If the targets have heavy tails, the search is made with heavy-tailed noise. If the leave-one-out errors of the
@@ -191,7 +191,7 @@ def _choose_noise(problem: SearchProblem, search: Callable[[Array | None], Tuned
     return _better(problem, (robust, robust_errors), (found, errors))
 
 
-def _weights_of_smaller_map(problem: SearchProblem, found: Tuned, errors_of_winner: Errors) -> Array | None:
+def _weights_of_smaller_map(problem: SearchProblem, found: SearchResult, errors_of_winner: Errors) -> Array | None:
     """Return the heavy-tailed noise weights of a map with fewer directions that is better than the selected map.
 
     The selected map can have a direction along which the function fits an outlier. The errors of the selected map then
@@ -224,7 +224,9 @@ def _errors(problem: SearchProblem, candidate: Candidate, omega: Array | None) -
     return None
 
 
-def _better(problem: SearchProblem, new: tuple[Tuned, Errors | None], old: tuple[Tuned, Errors]) -> Tuned:
+def _better(
+    problem: SearchProblem, new: tuple[SearchResult, Errors | None], old: tuple[SearchResult, Errors]
+) -> SearchResult:
     """Return the new or the old result, whichever has the higher `_quality`.
 
     The old result is returned if the errors of the new one are not known.
@@ -243,7 +245,7 @@ def _quality(problem: SearchProblem, candidate: Candidate, errors: Errors) -> fl
     return errors.density - 0.5 * candidate.degrees_of_freedom * math.log(n) / n
 
 
-def _refined(problem: SearchProblem, found: Tuned, omega: Array | None) -> Tuned:
+def _refined(problem: SearchProblem, found: SearchResult, omega: Array | None) -> SearchResult:
     """Refine the selected candidate on rows with the weights `omega`. If this fails, return `found` unchanged."""
     problem.progress.omega = omega
     weighted = replace(problem, rows=weighted_rows(problem.rows, omega))
@@ -251,11 +253,13 @@ def _refined(problem: SearchProblem, found: Tuned, omega: Array | None) -> Tuned
         winner, result = refine(weighted, found.winner)
         others = tuple(one for one in found.finalists if one is not found.winner)
         finalists = (winner, *others) if others else ()
-        return Tuned(winner, result, [*found.candidates, winner], omega, finalists)
+        return SearchResult(winner, result, [*found.candidates, winner], omega, finalists)
     return found
 
 
-def _refine_with_weights(problem: SearchProblem, found: Tuned, errors: Errors | None) -> tuple[Tuned, Errors | None]:
+def _refine_with_weights(
+    problem: SearchProblem, found: SearchResult, errors: Errors | None
+) -> tuple[SearchResult, Errors | None]:
     """Alternately refine the map and the weights of the heavy-tailed noise. Return the last result and its errors.
 
     `errors` are the errors of `found`. If they are None, both arguments are returned unchanged. The refinement ends if
@@ -543,7 +547,7 @@ def _is_better(problem: SearchProblem, chosen: Candidate, rival: Candidate) -> t
     ]
 
 
-def _search_all_kernels(problem: SearchProblem) -> Tuned:
+def _search_all_kernels(problem: SearchProblem) -> SearchResult:
     """Find directions with the Gaussian kernel, then compare all kernels and shapes of the map."""
     gaussian = unit_kernel("gaussian")
     plain = _begin_with_plain(problem, gaussian)
@@ -556,7 +560,7 @@ def _search_all_kernels(problem: SearchProblem) -> Tuned:
         stop = not problem.in_time or (not problem.of_classes and _is_multi_index(problem, search.ranked[0]))
         if problem.choose_dimension and stop:
             rough = [unit_kernel(name) for name in RADIAL if name != "gaussian"]
-            found = Tuned(*_finish_directions(problem, plain, *_found_by(search), rough))
+            found = SearchResult(*_finish_directions(problem, plain, *_found_by(search), rough))
             if isinstance(found.winner.shape, Full) or not problem.in_time:
                 return found
             # The directions fitted the noise, so the kernels and shapes have to be compared after all.
@@ -590,7 +594,7 @@ def _search_all_kernels(problem: SearchProblem) -> Tuned:
         result = replace(result, message=message)
         problem.progress.print(message)
     stopped = None if problem.in_time else plain
-    found = Tuned(*_at_least_plain(problem, stopped, end, result, [*ends, *tried, end]))
+    found = SearchResult(*_at_least_plain(problem, stopped, end, result, [*ends, *tried, end]))
     if found.winner is not end:
         return found
     return replace(found, finalists=(end, *(one for one in survivors if one is not winner)))
