@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
-import joblib
 import numpy as np
 
 from hkrr._base.linear_algebra import Array
@@ -166,7 +165,7 @@ class SearchInputMixin(Regressor):
             n_starts=self.n_init,
             rng=rng,
             n_jobs=self.n_jobs,
-            n_threads=n_threads if joblib.effective_n_jobs(self.n_jobs) == 1 else 1,
+            n_threads=n_threads,
             deadline=budget.search_deadline(likely_kernel, n_centers, self._most_fits),
             progress=Progress(callbacks, began, fit_candidate, self.verbose),
             place=rows.to_device,

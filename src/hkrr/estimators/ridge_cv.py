@@ -91,8 +91,10 @@ class HyperKernelRidgeCV(SearchInputMixin, MapModel):
         kernels with ``kernel="auto"`` and the final fit run on `device`. Without `cv`, ``verbose=1`` prints a line for
         each stage of the search instead of a progress bar.
     n_jobs : int or None, default=None
-        Number of joblib workers, among which the optimization runs of the search, or the fits of the grid, are
-        distributed. None means one worker. The model does not depend on `n_jobs`.
+        Without `cv`, the number of threads, as in `HyperKernelRidge`. Inside ``joblib.parallel_config`` with a backend
+        of processes or of a cluster, such as Dask, `n_jobs` is also the number of workers, among which the optimization
+        runs of the search are distributed. With `cv`, the number of joblib workers, among which the fits of the grid
+        are distributed. The model does not depend on `n_jobs`.
     checkpoint, checkpoint_every
         As in `HyperKernelRidge`. After Ctrl-C, the estimator contains the best model so far, with at most 500 centers.
     callbacks : list of callables or None, default=None

@@ -3,6 +3,7 @@
 import math
 from dataclasses import replace
 
+import joblib
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
@@ -297,5 +298,6 @@ def test_lambda_at_its_bound_is_reported(reg_lambda, expected):
     criterion = Evidence(rows, None, KERNEL, 1.0)
     start = replace(_starts(1)[0], nu=reg_lambda * rows.total_weight, lambda_at_bound=not expected)
     ends = [descend(criterion, start, 0)[0], improve(criterion, start, 0, np.inf)]
-    ends += improve_each(criterion, [start], 0, n_jobs=2)
+    with joblib.parallel_config(backend="loky"):
+        ends += improve_each(criterion, [start], 0, n_jobs=2)
     assert [end.lambda_at_bound for end in ends] == [expected] * 3

@@ -21,7 +21,7 @@ from hkrr import FitError
 from hkrr.criteria import Evidence, LeaveOneOut
 from hkrr.datasets import make_mim_mixed, make_mim_sines, make_planted
 from hkrr.estimators.search import directions
-from hkrr.estimators.search.candidates import FIRST_LAMBDA, Candidate, Origin, score
+from hkrr.estimators.search.candidates import FIRST_LAMBDA, Candidate, Origin, count_workers, score
 from hkrr.estimators.search.directions import (
     FULL_RUN,
     RUN_AFTER_CUT,
@@ -685,22 +685,26 @@ def _comparable(search):
 
 
 @short_runs
-def test_the_result_does_not_depend_on_threads_and_workers():
-    """Test that threads, or joblib workers that are threads, do not change the result.
-
-    The next test, which is thorough, uses worker processes.
-    """
+def test_the_result_does_not_depend_on_threads():
+    """Test that threads do not change the result. The next test, which is thorough, uses worker processes."""
     rows = _rows(PROBLEMS["single"](0))
-    one = _comparable(_search(rows))
-    assert _comparable(_search(rows, n_threads=2)) == one
-    with joblib.parallel_config(backend="threading"):
-        assert _comparable(_search(rows, n_jobs=2)) == one
+    assert _comparable(_search(rows, n_threads=2)) == _comparable(_search(rows))
 
 
 @pytest.mark.thorough
 def test_the_result_does_not_depend_on_worker_processes():
     rows = _rows(PROBLEMS["noisy"](0))
-    assert _comparable(_search(rows, n_jobs=2)) == _comparable(_search(rows))
+    with joblib.parallel_config(backend="loky"):
+        found = _comparable(_search(rows, n_jobs=2))
+    assert found == _comparable(_search(rows))
+
+
+def test_runs_use_workers_only_with_a_joblib_backend_of_processes():
+    assert [count_workers(n_jobs) for n_jobs in (None, 1, 2, -1)] == [1] * 4
+    with joblib.parallel_config(backend="threading"):
+        assert count_workers(2) == 1
+    with joblib.parallel_config(backend="loky"):
+        assert [count_workers(n_jobs) for n_jobs in (None, 2)] == [1, 2]
 
 
 @short_runs

@@ -25,6 +25,7 @@ from typing import Any
 
 import joblib
 import numpy as np
+from joblib.parallel import get_active_backend
 from scipy.special import gammaln
 
 from hkrr._base import resume_journal as journal
@@ -257,6 +258,15 @@ def _run_within(criterion: Criterion | Grouped, start: Candidate, max_iter: int,
     return None
 
 
+def count_workers(n_jobs: int | None) -> int:
+    """Return the number of joblib workers for the runs of a search. One worker means that the runs use threads.
+
+    Runs use workers only inside ``joblib.parallel_config`` with a backend of processes or of a cluster, such as Dask.
+    """
+    backend, _ = get_active_backend(prefer="threads")
+    return 1 if getattr(backend, "supports_sharedmem", False) else int(joblib.effective_n_jobs(n_jobs))
+
+
 def improve_each(
     criterion: Criterion | Grouped,
     starts: Sequence[Candidate],
@@ -269,7 +279,7 @@ def improve_each(
     """Run `improve` on each candidate in `starts`. Return the improved candidates in the same order.
 
     On a GPU, the runs are made at the same time, and their evaluations are computed in batches. Otherwise the runs are
-    distributed over joblib workers, or over threads if ``n_jobs`` means a single worker. After the deadline, threads
+    distributed over threads, or over the workers of a joblib backend (see `count_workers`). After the deadline, threads
     evaluate only the first candidate, and workers evaluate each candidate once.
     """
 
@@ -284,7 +294,7 @@ def improve_each(
     if len(starts) > 1 and alike and can_be_batched(criterion):
         batched, lockstep = criterion, Lockstep(len(starts), lambda maps: answer(batched, maps))
         return lockstep.map(lambda k: one(k, InLockstep(batched, k, lockstep)))
-    if joblib.effective_n_jobs(n_jobs) > 1:
+    if count_workers(n_jobs) > 1:
         # The deadline is passed as the number of seconds left, because a worker may run on a machine with a different
         # clock.
         left = deadline - time.perf_counter()

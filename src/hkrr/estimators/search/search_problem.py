@@ -10,12 +10,11 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-import joblib
 import numpy as np
 
 from hkrr._base.linear_algebra import Array
 from hkrr.criteria import Criterion, Grouped
-from hkrr.estimators.search.candidates import Candidate, improve_each
+from hkrr.estimators.search.candidates import Candidate, count_workers, improve_each
 from hkrr.estimators.search.progress import Progress
 from hkrr.estimators.search.stacking import Stacking
 from hkrr.kernels import Kernel
@@ -45,7 +44,7 @@ class SearchProblem:
     represented_weight : float or None
         Total weight of all rows of the fit. None means that `rows` contains all rows, not only a sample.
     n_jobs, n_threads : int
-        Numbers of joblib workers and of threads.
+        Numbers of joblib workers (see `count_workers`) and of threads.
     deadline : float
         Time (of ``time.perf_counter``) at which the search stops.
     progress : Progress
@@ -104,7 +103,7 @@ class SearchProblem:
     @property
     def n_parallel(self) -> int:
         """The number of runs that are made at the same time."""
-        n_workers = int(joblib.effective_n_jobs(self.n_jobs))
+        n_workers = count_workers(self.n_jobs)
         return n_workers if n_workers > 1 else self.n_threads
 
     @property
