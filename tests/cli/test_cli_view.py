@@ -15,6 +15,7 @@ from hkrr.cli._live_view import View
 from hkrr.cli._time_left import TimeLeft, format_time_left
 from hkrr.estimators.search.progress import Phase, SearchState
 from hkrr.tables.task import REGRESSION, Task
+from support.stopped_fits import breaking
 
 # The four lists below are the stages of four recorded fits. Each entry has the start of a stage in seconds, and its
 # phase. The last entry is the end of the fit.
@@ -232,6 +233,16 @@ def test_classes_have_an_accuracy(clock):
     scores = re.findall(r"best held-out accuracy so far (\d\.\d{3})", console.file.getvalue())
     assert scores == ["0.500", "0.750", "0.750"]  # the class d is not in the training rows
     assert "best held-out accuracy  0.750 (preliminary)" in _text(view)
+
+
+@pytest.mark.parametrize("error", [FloatingPointError("no fit"), np.linalg.LinAlgError("no fit")])
+def test_a_candidate_that_cannot_be_fitted_has_no_score(clock, error):
+    """Test that the search goes on if the fit of a candidate fails, and that the score before is still displayed."""
+    view, file = made_view(False)
+    view(state(Phase.STARTS, 0.0, 1, 0.1))
+    clock.now += 30.0
+    view(state(Phase.CUT, 30.0, 2, _predict=breaking(None, error)))
+    assert file.getvalue().count("best held-out R2 so far 0.985") == 2
 
 
 def test_the_message_on_a_checkpoint_is_printed_once(clock):

@@ -428,6 +428,54 @@ def test_ctrl_c_with_a_checkpoint_keeps_the_best_model_and_the_fit_can_be_resume
 
 
 @pytest.mark.usefixtures("quick")
+def test_ctrl_c_keeps_the_best_candidate_that_can_be_fitted(by_arrays, monkeypatch, tmp_path):
+    """Test that if the quick fit of the best candidate fails, the candidate that was the best before it is kept."""
+    X, y, _ = by_arrays
+    failed, original = [], search_and_refit.quick_fit
+
+    def quick_fit(rows, candidate, with_uncertainty):
+        if not failed:
+            failed.append(candidate)
+            raise FloatingPointError("not positive definite")
+        return original(rows, candidate, with_uncertainty)
+
+    monkeypatch.setattr(search_and_refit, "quick_fit", quick_fit)
+    monkeypatch.setattr(search_and_refit, "_weigh", breaking(None, KeyboardInterrupt()))
+    model = _ensemble(checkpoint=tmp_path / "fit.checkpoint")
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(X, y)
+    assert len(failed) == 1
+    assert model.score(X, y) > 0.5
+
+
+@pytest.mark.usefixtures("quick")
+def test_members_whose_final_fit_fails_are_left_out(by_arrays, monkeypatch):
+    """Test that the weights are computed again without such members, and that the error is raised if none is left."""
+    X, y, _ = by_arrays
+    whole, original, calls = _ensemble().fit(X, y), search_and_refit.final_fit, []
+
+    def fails(*numbers):
+        def final_fit(*given):
+            calls.append(given)
+            if len(calls) in numbers or not numbers:
+                raise FloatingPointError("not positive definite")
+            return original(*given)
+
+        calls.clear()
+        monkeypatch.setattr(search_and_refit, "final_fit", final_fit)
+
+    assert len(whole.members_) > 1
+    fails(1)
+    model = _ensemble().fit(X, y)
+    assert len(model.members_) < len(whole.members_)
+    assert str(whole.members_[0].kernel) not in [str(one.kernel) for one in model.members_]
+    assert np.sum(model.weights_) == pytest.approx(1.0, abs=0.2)  # 0.2 is the standard deviation of its prior
+    fails()
+    with pytest.raises(FloatingPointError):
+        _ensemble().fit(X, y)
+
+
+@pytest.mark.usefixtures("quick")
 def test_a_finished_checkpoint_is_replayed(by_arrays, monkeypatch, tmp_path):
     X, y, expected = by_arrays
     model = _ensemble(checkpoint=tmp_path / "fit.checkpoint").fit(X, y)

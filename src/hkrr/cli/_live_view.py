@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -110,12 +110,14 @@ class View:
 
         if self._X is None:
             self._X = self._model.transform(self._test)
-        predicted = state.predict(self._X)
-        if self._classes is None:
-            score = float(r2_score(self._y, predicted))
-        else:
-            score = float(accuracy_score(self._y, self._classes[np.argmax(predicted, axis=1)]))
-        self._best_score = score if self._best_score is None else max(self._best_score, score)
+        # A quick fit of a candidate can fail because of rounding errors. Its score is then not displayed.
+        with suppress(ArithmeticError, np.linalg.LinAlgError):
+            predicted = state.predict(self._X)
+            if self._classes is None:
+                score = float(r2_score(self._y, predicted))
+            else:
+                score = float(accuracy_score(self._y, self._classes[np.argmax(predicted, axis=1)]))
+            self._best_score = score if self._best_score is None else max(self._best_score, score)
         self._n_scored, now = state.n_found, time.monotonic()
         self._next_score = now + (now - began) / _MAX_SCORING_SHARE
 

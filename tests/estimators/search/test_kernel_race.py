@@ -438,6 +438,16 @@ def test_the_number_of_survivors_of_each_kind_is_limited(monkeypatch, batches):
         assert best == sorted(scores)[:n]
 
 
+def test_very_large_scales_are_reduced():
+    """Test that the scales of a diagonal map are at most 100 times the median scale, and that full maps are kept."""
+    race = Race(_problem(InMemoryRows(*_data(40))))
+    typical = race._typical[GAUSSIAN]
+    wide = Candidate(Origin.DIAGONAL, GAUSSIAN, typical * np.array([1e5, 1.0, 0.0]), 0.1, shape=Diagonal())
+    assert_allclose(race._within_range(wide).B, typical * np.array([100.0, 1.0, 0.0]))
+    for kept in (replace(wide, B=typical * np.array([99.0, 1.0, 0.0])), *_directions()):
+        assert race._within_range(kept) is kept
+
+
 def test_candidates_with_far_worse_scores_are_dropped(monkeypatch):
     """Test that with batches, only square maps may be far above the best score, unless the targets are of classes.
 

@@ -4,6 +4,7 @@ Polishing refines the best candidates of the search for directions on all rows o
 """
 
 import math
+import time
 from dataclasses import replace
 
 import numpy as np
@@ -43,6 +44,34 @@ def _single(m, D, seed, noise=1.0, m_test=0):
 def _task(X, y, w=None, **options):
     options = {"choose_dimension": True, "n_starts": 1, "rng": np.random.RandomState(0)} | options
     return SearchProblem(InMemoryRows(X, y - y.mean(), w), Evidence, range(1, X.shape[1] + 1), **options)
+
+
+# ------------------------------------------------------------------------------- the first model with a time limit
+
+
+@pytest.mark.parametrize(("seconds", "n_rows"), [(1e-6, 60), (0.1, None), (1e6, 200)])
+def test_the_first_model_uses_as_many_rows_as_the_time_allows(monkeypatch, seconds, n_rows):
+    """Test that plain kernel ridge regression is refitted on more rows if there is time, but on at most 200 rows.
+
+    On more rows, the criterion at the end of the refit is at most that of the first fit. With 0.1 s, the number of rows
+    depends on the speed of the machine.
+    """
+    monkeypatch.setattr(search_stages, "_FEW_ROWS", 60)
+    monkeypatch.setattr(search_stages, "_EXACT_ROWS", 200)
+    X, y, _ = _single(400, 4, 0)
+    problem = _task(X, y, deadline=time.perf_counter() + seconds)
+    criterion, plain = search_stages._begin_with_plain(problem, KERNEL)
+    found = criterion.rows.n_rows
+    assert 60 <= found <= 200
+    assert n_rows in (None, found)
+    (first,) = problem.progress.best
+    values = [criterion.at(one.nu / found, one.kernel).reduced(one.B).value for one in (plain, first)]
+    assert values[0] == pytest.approx(plain.value)
+    assert values[0] <= values[1] + 1e-9
+
+
+def test_without_a_time_limit_there_is_no_first_model():
+    assert search_stages._begin_with_plain(_task(*_single(100, 4, 0)[:2]), KERNEL) is None
 
 
 # ------------------------------------------------------------------------------------------- polishing

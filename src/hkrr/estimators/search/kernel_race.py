@@ -66,7 +66,7 @@ _SPARSE = (LINEAR, "gaussian", "matern32", "product_laplace")
 # gradients almost vanish, and the run would hardly change the map.
 _LEAST_NOISE, _MOST_NOISE, _FARTHEST_SCALE = 0.003, 1.0, 100.0
 # The time of one iteration is proportional to this power of the number of rows.
-_COST_EXPONENT = 2.3
+COST_EXPONENT = 2.3
 # A candidate takes part in a round only if there is time for this fraction of its iterations.
 _LEAST_SHARE = 0.4
 
@@ -196,9 +196,19 @@ class Race:
         if survivors and rows.n_rows > _ALL_ROWS and not self.problem.of_classes:
             most = survivors[0].score + _FAR_WORSE * self.problem.total_weight * rows.n_targets
             survivors = [one for one in survivors if one.score <= most or _kind(one) is _Kind.SQUARE]
-        self.survivors = survivors
+        self.survivors = [self._within_range(one) for one in survivors]
         if self.survivors:
             self.problem.progress.found(self.best)
+
+    def _within_range(self, candidate: Candidate) -> Candidate:
+        """Reduce very large scales of a diagonal map. They hardly change the kernel, but cause rounding errors.
+
+        A very large scale means that the kernel is almost zero for any two rows with different values in a column.
+        """
+        largest = self._typical[candidate.kernel] * _FARTHEST_SCALE
+        if candidate.B.ndim > 1 or np.max(candidate.B) <= largest:
+            return candidate
+        return replace(candidate, B=np.minimum(candidate.B, largest))
 
     def _use_all_rows(self) -> None:
         """Improve the survivors on all rows, if there is time."""
@@ -382,7 +392,7 @@ class Race:
 
     def _cost(self, candidate: Candidate, n_rows: int) -> float:
         """Return the seconds of an iteration on this number of rows, divided by the number of threads."""
-        growth = (n_rows / (candidate.n_rows or n_rows)) ** _COST_EXPONENT
+        growth = (n_rows / (candidate.n_rows or n_rows)) ** COST_EXPONENT
         return float(candidate.seconds_per_iteration * growth / self.problem.n_parallel)
 
     def _warm(self, candidate: Candidate, **changes: Any) -> Candidate:

@@ -189,7 +189,7 @@ def select_members(plan: FitPlan, keep_best: bool) -> SelectedMembers:
         # added row by row.
         sizes = [budget.affordable_size(candidates[k], plan.n_centers, len(order)) for k in order]
         size = min(sizes, key=lambda one: one[1])
-        members = []
+        members: dict[int, SelectedModel] = {}
         for k in order:
             winner = candidates[k]
             result = (
@@ -197,10 +197,17 @@ def select_members(plan: FitPlan, keep_best: bool) -> SelectedMembers:
                 if winner is searched.winner
                 else unchanged(winner, 0.0, StopReason(searched.result.reason))
             )
-            fit, y_offset = _final_fit(plan, winner, result, searched.omega, *size)
-            members.append(SelectedModel(winner, searched.candidates, fit, y_offset))
+            try:
+                fit, y_offset = _final_fit(plan, winner, result, searched.omega, *size)
+                members[k] = SelectedModel(winner, searched.candidates, fit, y_offset)
+            except (ArithmeticError, np.linalg.LinAlgError):
+                if k == order[-1] and not members:
+                    raise
+        if len(members) < len(order):  # some final fits have failed because of rounding errors
+            weights = finalists.weights(np.array(list(members)))
+            order = _largest_first(weights)
         problem.progress.print("the fit is complete")
-        return SelectedMembers(members, weights[order], finalists.among(order))
+        return SelectedMembers([members[k] for k in order], weights[order], finalists.among(order))
     except KeyboardInterrupt as stop:
         best = _best_so_far(problem, stop, keep_best)
         left_out = _leave_one_out(problem, problem.rows, [best.winner])[1] if problem.of_classes else None
@@ -318,17 +325,13 @@ def _final_fit(
 
 
 def _best_so_far(problem: SearchProblem, stop: KeyboardInterrupt, keep_best: bool) -> SelectedModel:
-    """Return a quick fit of the best candidate so far, or raise KeyboardInterrupt if there is no model to keep."""
-    if not keep_best or not problem.progress.best:
-        raise stop
-    best = problem.progress.best[-1]
-    try:
-        robust, y_offset = robust_rows(problem.rows, problem.rows, best, problem.progress.omega_of_best)
-        fit = quick_fit(robust.in_memory(), best, with_uncertainty=not problem.of_classes)
-        return SelectedModel(best, [best], fit, y_offset, stop)
-    except (ArithmeticError, np.linalg.LinAlgError):
-        # The best candidate cannot be fitted.
-        raise stop from None
+    """Return a quick fit of the best candidate that can be fitted, or raise KeyboardInterrupt if there is none."""
+    for best in reversed(problem.progress.best if keep_best else ()):
+        with suppress(ArithmeticError, np.linalg.LinAlgError):
+            robust, y_offset = robust_rows(problem.rows, problem.rows, best, problem.progress.omega_of_best)
+            fit = quick_fit(robust.in_memory(), best, with_uncertainty=not problem.of_classes)
+            return SelectedModel(best, [best], fit, y_offset, stop)
+    raise stop from None
 
 
 def robust_rows(rows: Rows, sample: InMemoryRows, winner: Candidate, omega: Array | None) -> tuple[Rows, Array | None]:

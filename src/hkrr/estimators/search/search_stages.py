@@ -42,7 +42,7 @@ from hkrr.estimators.search.candidates import (
 )
 from hkrr.estimators.search.directions import DirectionSearch
 from hkrr.estimators.search.held_out_check import HeldOutCheck, needs_check
-from hkrr.estimators.search.kernel_race import RADIAL, Race
+from hkrr.estimators.search.kernel_race import COST_EXPONENT, RADIAL, Race
 from hkrr.estimators.search.progress import Phase, SearchStopped
 from hkrr.estimators.search.robust_noise import (
     Errors,
@@ -90,6 +90,8 @@ _CLEAR_RATIO = 2.0
 _UNEXPLAINED = -0.05
 # A map has few directions if it has one direction, or at most one direction for each group of this many columns.
 _FEW_PER_COLUMNS = 4
+# Fraction of the time until the deadline that a refit of plain kernel ridge regression may take before the search.
+_SHARE_OF_PLAIN = 0.2
 # Fractions of the time if the kernel is selected too. The search for directions may take the first fraction of the time
 # until the deadline. For an ensemble, the comparison of kernels may take the second fraction of the remaining time.
 # The weights of a classifier take longer, because full maps are cross-fitted.
@@ -353,17 +355,27 @@ def _best_kernel(problem: SearchProblem, candidate: Candidate, kernels: Sequence
 
 
 def _begin_with_plain(problem: SearchProblem, kernel: Kernel) -> tuple[Criterion, Candidate] | None:
-    """Fit plain kernel ridge regression to at most 300 rows, so that a model is ready soon if there is a time limit.
+    """Fit plain kernel ridge regression, so that a model is ready soon if there is a time limit.
 
-    The result is None if there is no time limit, if plain kernel ridge regression cannot be selected (the number of
-    directions is given, or there is only one column), or if the fit fails.
+    The first fit uses at most 300 rows. Its scale and noise are then refitted on as many rows as a fifth of the time
+    left allows, at most 1,000: with 300 rows of many columns, the noise is hardly determined. The result is the
+    criterion on the rows of the last fit, and the fit. It is None if there is no time limit, if plain kernel ridge
+    regression cannot be selected (the number of directions is given, or there is only one column), or if the fit fails.
     """
     if math.isinf(problem.deadline) or not problem.choose_dimension or problem.rows.n_features == 1:
         return None
     with suppress(FitError, ArithmeticError):
-        plain = fit_plain(problem, kernel, _FEW_ROWS)
-        problem.progress.found(plain[1])
-        return plain
+        criterion, plain = fit_plain(problem, kernel, _FEW_ROWS)
+        problem.progress.found(plain)
+        rows = criterion.rows.n_rows
+        affordable = _SHARE_OF_PLAIN * problem.seconds_left / (_RESCALE_ITERATIONS * plain.seconds_per_iteration)
+        more = min(_EXACT_ROWS, problem.rows.n_rows, int(rows * max(affordable, 0.0) ** (1.0 / COST_EXPONENT)))
+        if more > rows:
+            larger = problem.criterion(problem.rows.at_most(more, problem.rng), None, kernel)
+            with single_threaded_blas(), suppress(FitError):
+                refitted, _ = descend(larger, plain.restarted(), _RESCALE_ITERATIONS, problem.deadline)
+                criterion, plain = larger, refitted
+        return criterion, plain
     return None
 
 
@@ -593,7 +605,9 @@ def _search_all_kernels(problem: SearchProblem) -> SearchResult:
     if message is not None:
         result = replace(result, message=message)
         problem.progress.print(message)
-    stopped = None if problem.in_time else plain
+    # The race has compared other shapes with plain kernel ridge regression, and the check has compared full maps with
+    # other shapes. A full map without competitors was not compared.
+    stopped = plain if not problem.in_time and isinstance(winner.shape, Full) else None
     found = SearchResult(*_at_least_plain(problem, stopped, end, result, [*ends, *tried, end]))
     if found.winner is not end:
         return found
