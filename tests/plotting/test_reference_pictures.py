@@ -71,8 +71,9 @@ def test_changed_numbers_are_noticed(name, monkeypatch):
     def changed(make):
         def other(*args, **kwargs):
             model = make(*args, **kwargs)
-            if hasattr(model, "map_"):
-                model.map_ = model.components_ * np.linspace(1.0, 0.98, model.n_features_in_)
+            for one in (model, *getattr(model, "members_", [])):
+                if hasattr(one, "map_"):
+                    one.map_ = one.components_ * np.linspace(1.0, 0.98, one.n_features_in_)
             for table, column in (("history_", "objective"), ("path_", "score"), ("cv_results_", "mean_error")):
                 if hasattr(model, table):
                     values = getattr(model, table)[column]

@@ -28,7 +28,15 @@ from hkrr.estimators.ridge_cv import HyperKernelRidgeCV
 from hkrr.estimators.search.progress import SearchCallback
 from hkrr.estimators.search.search_and_refit import LeftOutPredictions
 from hkrr.rows.open_inputs import is_external
-from hkrr.rows.weights import check_lengths, check_numbers, check_weights, normalize_weights, without_zero_weights
+from hkrr.rows.weights import (
+    any_identical,
+    check_lengths,
+    check_numbers,
+    check_weights,
+    merge_identical,
+    normalize_weights,
+    without_zero_weights,
+)
 
 # A map with few directions is refined by the logistic loss if there are at most this many rows. With more rows, the
 # refinement takes long and gains little.
@@ -190,9 +198,12 @@ class HyperKernelClassifier(
         self.refined_ = False
         if stopped is None and len(X) <= _MOST_REFINED_ROWS and time.perf_counter() < deadline:
             start = _few_directions(scores, found.link) or self._regression(X, labels, weight, deadline)
-            refinable = RefinementProblem(
-                start, X, index, normalize_weights(weight), len(self.classes_), deadline, self.verbose
-            )
+            rows = X, index, normalize_weights(weight)
+            if weight is not None or any_identical(X, labels):
+                # Merged rows are sorted, so repeated rows and weights give the same held-out rows.
+                merged, merged_labels, total = merge_identical(X, labels, weight)
+                rows = merged, np.argmax(merged_labels, axis=1), normalize_weights(total)
+            refinable = RefinementProblem(start, *rows, len(self.classes_), deadline, self.verbose)
             refined = refine(refinable) if _has_few_directions(start) else None
             if refined is not None and refined[1].expected_log_loss < found.expected_log_loss:
                 model, found = refined
