@@ -101,7 +101,7 @@ SECONDS ?= 60
 	@touch $@
 
 rivals: .venv-bench/.ready  ## compare hkrr with other methods (a day; resumes after Ctrl-C): benchmarks/README.md
-	.venv-bench/$(SCRIPTS)/hkrr bench $(RIVALS) --methods $(METHODS) --seconds $(SECONDS) --threads 2 --out benchmarks
+	.venv-bench/$(SCRIPTS)/hkrr bench $(RIVALS) --methods $(METHODS) --seconds $(SECONDS) --threads 2 --out benchmarks/rivals-$(SECONDS)s
 
 clean:  ## remove the environments, the built documentation and all caches
 	rm -rf docs/_build docs/api/generated docs/benchmarks docs/gallery

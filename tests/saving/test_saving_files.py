@@ -145,7 +145,7 @@ def test_an_incomplete_write_leaves_the_previous_file(tmp_path):
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (200, hard))
     try:
-        with pytest.raises(OSError, match="the previous file is unchanged"):
+        with pytest.raises(OSError, match="an existing file is unchanged"):
             hkrr.save(fitted("SAVE"), tmp_path / "saved")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))

@@ -72,7 +72,7 @@ def stem(target: Path) -> str:
 
 def explain_write_error(error: OSError, target: Path) -> OSError:
     """Return an OSError that says what could not be written, why, and what to do."""
-    reason = f"Not saved ({error.strerror or error}); {_remedy(error)}; the previous file is unchanged"
+    reason = f"Not saved ({error.strerror or error}); {_remedy(error)}; an existing file is unchanged"
     return OSError(error.errno or errno.EIO, reason, str(target))
 
 

@@ -231,7 +231,7 @@ METHODS = {
     ),
     "hkrr": _ridge_cv("gaussian", "`HyperKernelRidgeCV` with default parameters (Gaussian kernel)"),
     "hkrr_auto": _ridge_cv(
-        "auto", '`HyperKernelRidgeCV(kernel="auto")`, which chooses among seven kernels and three shapes of the map B'
+        "auto", '`HyperKernelRidgeCV(kernel="auto")`, which chooses among eight kernels and several shapes of the map B'
     ),
     "krr": _kernel_ridge("at most 2,000 centers"),
     "krr_nystrom": _kernel_ridge("500 centers", 500),

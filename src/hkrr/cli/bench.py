@@ -27,8 +27,8 @@ _FAST = ("hkrr_ensemble", "hkrr_classifier", "ridge", "logistic", "krr", "svc", 
 _GROUPS = {
     "fast": (*_FAST, "catboost", "lightgbm"),
     "tables": (
-        *("hkrr", "hkrr_auto", *_FAST, "catboost", "catboost_td", "lightgbm", "lightgbm_td", "xgboost", "xgboost_td"),
-        *("realmlp_td", "xrfm", "xrfm_tuned", "gpytorch_ard"),
+        *(*_FAST, "hkrr", "hkrr_auto", "catboost", "catboost_td", "lightgbm", "lightgbm_td", "xgboost", "xgboost_td"),
+        *("realmlp_td", "xrfm_d", "xrfm", "xrfm_tuned", "gpytorch_ard"),
     ),
     "all": tuple(METHODS),
 }

@@ -124,18 +124,17 @@ def fit(
             _print_task(console, data, split, is_default_target=target is None)
             view = _make_view(Console(stderr=True), model, split)
         messages = _fit_and_save(model, view, split, out, start)
-        seconds = time.perf_counter() - start
         if as_json:
             result = {
                 "target": split.target,
                 "task": split.task.kind,
                 "warnings": messages,
-                "seconds": seconds,
                 "out": str(out),
             }
-            print_json({**describe(model), **result})
+            content = describe(model)  # computing the importances takes time
+            print_json({**content, **result, "seconds": time.perf_counter() - start})
         elif not quiet:
-            _print_summary(console, model, messages, seconds, out, data)
+            _print_summary(console, model, messages, start, out, data)
 
 
 def _table_model(
@@ -324,7 +323,7 @@ def _print_task(console: Console, data: str, split: Split, is_default_target: bo
 
 
 def _print_summary(
-    console: Console, model: TableRegressor | TableClassifier, messages: list[str], seconds: float, out: Path, data: str
+    console: Console, model: TableRegressor | TableClassifier, messages: list[str], start: float, out: Path, data: str
 ) -> None:
     from hkrr.cli._model_summary import show_columns, show_facts, show_map, show_outliers, show_scores, show_warnings
     from hkrr.tables import describe
@@ -337,7 +336,10 @@ def _print_summary(
     show_outliers(console, content)
     show_warnings(console, messages)
     file, table = shlex.quote(str(out)), "DATA.csv" if data == "-" else shlex.quote(data)
-    print_line(console, f"\nFinished in {format_duration(seconds)}. The model was saved to {out}. Next steps:")
+    print_line(
+        console,
+        f"\nFinished in {format_duration(time.perf_counter() - start)}. The model was saved to {out}. Next steps:",
+    )
     if not hasattr(model, "predict_proba"):
         print_line(console, f"  hkrr report {file} {table} -o report.html")
     print_line(console, f"  hkrr predict {file} NEW.csv -o predictions.csv")

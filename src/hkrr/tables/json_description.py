@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import os
 from dataclasses import asdict
 from typing import Any
 
@@ -131,6 +132,8 @@ def _as_json_value(value: Any) -> Any:
         return {str(key): _as_json_value(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
         return [_as_json_value(each) for each in value]
+    if isinstance(value, os.PathLike):
+        value = os.fspath(value)
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, float) and not math.isfinite(value):

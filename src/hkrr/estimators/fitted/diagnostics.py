@@ -228,6 +228,8 @@ class Diagnostics:
         explained = "undefined, because y is constant"
         if self.explained_share is not None:
             explained = f"{percent(self.explained_share)} on the training rows"
+            if self.outliers:
+                explained += ", where outliers have small weights"
         yield (
             "variance explained",
             explained,

@@ -240,7 +240,8 @@ def _fit_facts(model: MapModel, found: Diagnostics | None) -> Iterator[tuple[str
 
 
 def _explained(found: Diagnostics) -> tuple[str, str]:
-    name, share = "R2, training rows", found.explained_share
+    name = "R2, training rows, outliers have small weights" if found.outliers else "R2, training rows"
+    share = found.explained_share
     if share is None:
         return name, "undefined: y is constant"
     return name, f"{share:.4f} ({100 * (1 - share):.3g}% of the variance unexplained)"
