@@ -338,6 +338,5 @@ def _print_summary(
     show_warnings(console, messages)
     file, table = shlex.quote(str(out)), "DATA.csv" if data == "-" else shlex.quote(data)
     print_line(console, f"\nFinished in {format_duration(seconds)}. The model was saved to {out}. Next steps:")
-    if not hasattr(model, "predict_proba"):
-        print_line(console, f"  hkrr report {file} {table} -o report.html")
+    print_line(console, f"  hkrr report {file} {table} -o report.html")
     print_line(console, f"  hkrr predict {file} NEW.csv -o predictions.csv")
