@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from rich.console import Console
+from sklearn.metrics import log_loss
 
 import hkrr
 from hkrr._storage.checkpoint import FitInterrupted
@@ -80,7 +81,7 @@ def test_unsupported_requests_are_refused_in_one_line(folder):
         ("4 columns without names, but the table has 5 columns; select the 4 columns", "predict", nameless, labelled),
         ("no prediction intervals; use its class probabilities instead", "predict", named, new, "--coverage", "0.8"),
         ("a HyperKernelClassifier has no predictive standard deviations", "predict", named, new, "--std"),
-        (f"contains a HyperKernelClassifier; use hkrr info {named}, or the", "report", named, labelled, "-t", "kind"),
+        ("does not contain the name of the target column; give the name with --target", "report", named, labelled),
     ):
         assert expected in refused(*arguments)
 
@@ -155,7 +156,7 @@ def test_fit_to_a_column_of_text(fitted):
     assert "\n  Classes, 3:  " in text
     assert "\nClassification by " in text
     assert "\n  town  " in text
-    assert "hkrr report" not in text  # reports do not support classifiers
+    assert f"  hkrr report {file} {data} -o report.html\n" in text
     assert f"  hkrr predict {file} NEW.csv -o predictions.csv\n" in text
     assert all(len(line) <= 80 or str(file) in line for line in text.splitlines()[1:])
     assert "baselines for the comparison: logistic regression" in result.stderr
@@ -200,14 +201,45 @@ def test_info_after_fit(fitted):
     assert found["held_out"]["confusion"] == [list(row) for row in model.held_out_.confusion]
 
 
-def test_report_refuses_a_classifier_and_says_what_to_do(fitted, tmp_path):
+def test_report_after_fit(fitted, tmp_path):
+    """Test that the report is about the rows that have a class, and that its scores are those of the model."""
     _, data, file = fitted
-    line = refused("report", file, data, "-o", tmp_path / "page.html")
-    assert line == (
-        f"reports support only regressors, but {file} contains a TableClassifier; use hkrr info {file}, or the plots "
-        "of hkrr.plotting in Python"
+    model, frame = hkrr.load(file), read_table(data)
+    result = run("report", file, data, "-o", tmp_path / "page.html")
+    known = frame[frame["kind"].isin(model.classes_)]
+    accuracy = np.mean(model.predict(known) == known["kind"])
+    loss = log_loss(known["kind"], model.predict_proba(known))
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert result.stdout == (
+        f"Wrote {tmp_path / 'page.html'}: 78 rows, accuracy {accuracy:.3f}, log loss {loss:.3f} (includes training "
+        "rows, so the scores are optimistic). Open it in a browser.\n"
     )
-    assert not (tmp_path / "page.html").exists()
+    page = (tmp_path / "page.html").read_text()
+    assert "<h1>What kind depends on</h1>" in page
+    assert f"accuracy on {model.held_out_.n_test} held-out rows" in page
+    found = json.loads(run("report", file, data, "-o", tmp_path / "page.html", "--json").stdout)
+    assert (found["task"], found["rows"], found["held_out"]) == ("classification", 78, False)
+    assert (found["accuracy"], found["log_loss"]) == pytest.approx((accuracy, loss))
+    frame.drop(columns="kind").to_csv(tmp_path / "new.csv", index=False)
+    line = refused("report", file, tmp_path / "new.csv", "-o", tmp_path / "none.html")
+    assert line.endswith("has no column 'kind', the target of the model; a report needs rows with the target")
+    frame.assign(kind=None).to_csv(tmp_path / "none.csv", index=False)
+    assert "is missing in every row" in refused("report", file, tmp_path / "none.csv", "-o", tmp_path / "none.html")
+    frame.drop(columns="town").to_csv(tmp_path / "less.csv", index=False)
+    line = refused("report", file, tmp_path / "less.csv", "-o", tmp_path / "none.html")
+    assert line.startswith("there is no column 'town'")
+    assert not (tmp_path / "none.html").exists()
+
+
+def test_report_on_few_rows_of_a_classifier_without_table(folder):
+    """Test a model that was fitted to numbers, with fewer rows per class than a fit needs, and an unknown class."""
+    table = pd.read_csv(folder / "labelled.csv").head(4)
+    table.assign(kind=["a", "b", "c", "d"]).to_csv(folder / "few.csv", index=False)
+    result = run("report", folder / "named.hkrr", folder / "few.csv", "-t", "kind", "-o", folder / "few.html")
+    assert result.exit_code == 0, result.output
+    assert "4 rows, accuracy " in result.stdout
+    note = "1 row of this report belongs to classes that were not among the training rows: d."
+    assert note in (folder / "few.html").read_text()
 
 
 def test_fit_to_a_target_of_zeros_and_ones_as_json(tmp_path):

@@ -8,7 +8,6 @@ import hashlib
 import json
 import os
 import re
-from html.parser import HTMLParser
 from itertools import pairwise
 
 import numpy as np
@@ -24,8 +23,7 @@ from hkrr.reporting import Facts, gather, render, write_report
 from hkrr.reporting.page import script_json
 from hkrr.reporting.svg_chart import Chart, tick_labels, ticks
 from support.paths import DOCS
-
-UNSAFE = ['</script><script>alert("1")</script>', "<b>bold</b>", '" onload="alert(2)', "${version} & $title", "plain"]
+from support.report_pages import UNSAFE, parse
 
 
 def test_ticks():
@@ -36,41 +34,6 @@ def test_ticks():
     labels = tick_labels(ticks(1000.001, 1000.004))
     assert len(set(labels)) == len(labels)
     assert tick_labels([1e6, 1.5e6]) == ["1M", "1.5M"]
-
-
-class PageParser(HTMLParser):
-    """A parser that checks that elements are nested properly, and collects links, ids and event handlers."""
-
-    EMPTY = frozenset(["meta", "input", "line", "rect", "path", "circle", "image"])
-
-    def __init__(self):
-        super().__init__()
-        self.open, self.links, self.ids, self.handlers = [], [], [], []
-
-    def handle_starttag(self, tag, attributes):
-        if tag not in self.EMPTY:
-            self.open.append(tag)
-        for name, value in attributes:
-            if name in ("src", "href", "action", "srcset", "data"):
-                self.links.append(value)
-            if name == "id":
-                self.ids.append(value)
-            if name.startswith("on") or name == "style":
-                self.handlers.append((tag, name))
-
-    handle_startendtag = handle_starttag
-
-    def handle_endtag(self, tag):
-        if tag not in self.EMPTY:
-            assert self.open.pop() == tag
-
-
-def parse(page):
-    parser = PageParser()
-    parser.feed(page)
-    parser.close()
-    assert parser.open == []
-    return parser
 
 
 @pytest.fixture(scope="module")

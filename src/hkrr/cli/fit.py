@@ -336,10 +336,7 @@ def _print_summary(
     show_outliers(console, content)
     show_warnings(console, messages)
     file, table = shlex.quote(str(out)), "DATA.csv" if data == "-" else shlex.quote(data)
-    print_line(
-        console,
-        f"\nFinished in {format_duration(time.perf_counter() - start)}. The model was saved to {out}. Next steps:",
-    )
-    if not hasattr(model, "predict_proba"):
-        print_line(console, f"  hkrr report {file} {table} -o report.html")
+    took = format_duration(time.perf_counter() - start)
+    print_line(console, f"\nFinished in {took}. The model was saved to {out}. Next steps:")
+    print_line(console, f"  hkrr report {file} {table} -o report.html")
     print_line(console, f"  hkrr predict {file} NEW.csv -o predictions.csv")

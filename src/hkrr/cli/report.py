@@ -40,6 +40,9 @@ def report(
 ) -> None:
     """Write an HTML report on a model: directions, uncertainty, comparison with baselines, largest errors.
 
+    For classes, the report shows the confusion table, ROC curves and the
+    calibration of the probabilities.
+
     The report is a single file that loads nothing from the network. Its scores
     are most reliable for rows that were not used in the fit.
 
@@ -51,39 +54,52 @@ def report(
         if as_json:
             print_json(figures)
             return
-        r2 = "" if figures["r2"] is None else f", R2 {figures['r2']:.3f}"
-        note = "" if figures["held_out"] else " (includes training rows, so R2 is optimistic)"
-        print_line(Console(), f"Wrote {out}: {figures['rows']:,} rows{r2}{note}. Open it in a browser.")
+        note = "" if figures["held_out"] else f" (includes training rows, so {_OPTIMISTIC[figures['task']]})"
+        print_line(Console(), f"Wrote {out}: {figures['rows']:,} rows{_scores(figures)}{note}. Open it in a browser.")
+
+
+# What is said about the scores if training rows are among the rows of the report.
+_OPTIMISTIC = {"regression": "R2 is optimistic", "classification": "the scores are optimistic"}
+
+
+def _scores(figures: dict[str, Any]) -> str:
+    if figures["task"] == "classification":
+        return f", accuracy {figures['accuracy']:.3f}, log loss {figures['log_loss']:.3f}"
+    return "" if figures["r2"] is None else f", R2 {figures['r2']:.3f}"
 
 
 def _write_report(
     model: Path, data: str, out: Path, target: str | None, title: str | None, coverage: float, compare: bool
 ) -> dict[str, Any]:
-    """Write the report, and return its path, the number of rows, R2, and whether the rows were held out of the fit."""
+    """Write the report, and return its path, the number of rows, the scores, and whether the rows were held out."""
     import pandas as pd
 
-    import hkrr
     from hkrr._storage.atomic_write import replace_file
-    from hkrr.reporting import gather, render
+    from hkrr.reporting import ClassFacts, RegressionFacts, gather, render
     from hkrr.tables import as_columns, read_table
-    from hkrr.tables.held_out_comparison import separate_target
+    from hkrr.tables.held_out_comparison import separate_target, split_columns
     from hkrr.tables.json_description import target_name
+    from hkrr.tables.table_model import TableModel
 
     fitted = load_model(model)
-    if hasattr(fitted, "predict_proba"):
-        raise ValueError(
-            f"reports support only regressors, but {model} contains a {type(fitted).__name__}; use hkrr info {model}, "
-            "or the plots of hkrr.plotting in Python"
-        )
     name = target if target is not None else target_name(fitted)
     if name is None:
         raise ValueError("the model file does not contain the name of the target column; give the name with --target")
     table = read_table(data)
     if name not in table.columns and target is None:
         raise ValueError(f"{data} has no column {name!r}, the target of the model; a report needs rows with the target")
-    rows, values, *_ = separate_target(table, name)
-    X = rows if isinstance(fitted, hkrr.tables.TableRegressor) else as_columns(fitted, rows)
-    y = pd.Series(values, name=name)
+    if hasattr(fitted, "predict_proba"):
+        inputs, column, is_missing = split_columns(table, name)
+        rows, y = inputs[~is_missing], column[~is_missing].rename(name)
+    else:
+        rows, values, *_ = separate_target(table, name)
+        y = pd.Series(values, name=name)
+    X = rows if isinstance(fitted, TableModel) else as_columns(fitted, rows)
     facts = gather(fitted, X, y, title=title, coverage=coverage, compare=compare)
     replace_file(out, render(facts).encode())
-    return {"out": str(out), "rows": facts.n_rows, "r2": facts.errors.r2, "held_out": facts.errors.held_out}
+    figures: dict[str, Any] = {"out": str(out), "rows": facts.n_rows}
+    if isinstance(facts, ClassFacts):
+        scores = {"accuracy": facts.errors.accuracy, "log_loss": facts.errors.log_loss}
+        return {**figures, "task": "classification", **scores, "held_out": facts.errors.held_out}
+    assert isinstance(facts, RegressionFacts)
+    return {**figures, "task": "regression", "r2": facts.errors.r2, "held_out": facts.errors.held_out}

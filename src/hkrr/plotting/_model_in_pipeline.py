@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from hkrr.estimators.classification import HyperKernelClassifier
+from hkrr.estimators.classification.classifier import with_first_member
 from hkrr.estimators.ensemble import HyperKernelEnsemble
 from hkrr.estimators.fitted.importance import column_names
 from hkrr.tables.inner_models import OneMapRegressor, unwrap_model
@@ -57,10 +56,7 @@ class UnwrappedModel:
         """
         if not isinstance(self.model, HyperKernelClassifier):
             return self.with_map
-        model, scores = copy.copy(self.model), copy.copy(self.model.scores_)
-        scores.members_, scores.weights_ = scores.members_[:1], np.array([np.sum(scores.weights_)])
-        model.scores_ = scores
-        return model
+        return with_first_member(self.model)
 
     @property
     def member(self) -> str:

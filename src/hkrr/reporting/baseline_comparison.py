@@ -16,7 +16,7 @@ from sklearn.model_selection import train_test_split
 
 from hkrr.estimators.ensemble import HyperKernelEnsemble
 from hkrr.estimators.fitted.diagnostics import fit_warnings_silenced
-from hkrr.reporting.report_input import ReportInput, sample_indices
+from hkrr.reporting.report_input import RegressionInput, sample_indices
 from hkrr.tables.held_out_comparison import LEVEL, baseline_predictions, r2_intervals
 from hkrr.tables.inner_models import OneMapRegressor
 
@@ -48,7 +48,7 @@ class Comparison:
     refitted: bool
 
 
-def describe_comparison(data: ReportInput, compare: bool) -> Comparison | None:
+def describe_comparison(data: RegressionInput, compare: bool) -> Comparison | None:
     """Return the R2 of hkrr and of the other methods on held-out rows, or None if there is no comparison.
 
     If the model has held-out scores, they are returned. Otherwise the methods are fitted as the module docstring

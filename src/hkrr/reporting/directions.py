@@ -5,7 +5,8 @@ respect to ``z_k``, times the standard deviation of ``z_k`` over the rows of the
 
     ``sqrt( mean_i (dg/dz_k)(z_i)^2 ) std(z_k)``
 
-The effect of column j is its importance for the target of the report, as in `hkrr.estimators.fitted.importance`. If
+For the scores of classes, the squares are summed over the classes. The effect of column j is its importance for the
+target of the report, as in `hkrr.estimators.fitted.importance`. If
 every direction uses a single column, the effect of a direction is the importance of its column.
 
 For an ensemble, the directions are those of its first member. The importances of the columns are averaged over the
@@ -20,7 +21,6 @@ import numpy as np
 
 from hkrr._base.linear_algebra import project
 from hkrr._maps import ShapeName, map_row
-from hkrr.estimators.ensemble import HyperKernelEnsemble
 from hkrr.estimators.fitted.fitted_attributes import KernelAndMap, map_shape
 from hkrr.estimators.fitted.importance import (
     direction_weights,
@@ -97,9 +97,10 @@ def describe_directions(data: ReportInput) -> Directions:
     if has_single_columns(model):
         effects = single_column_effects(model, by_column)
     members: list[tuple[float, KernelAndMap]] = []
-    if isinstance(data.whole, HyperKernelEnsemble):
-        pairs = list(zip(data.whole.weights_, data.whole.members_, strict=True))
-        by_column = sum(share * importances(m, target) for share, (_, m) in zip(data.whole.shares, pairs, strict=True))
+    if data.ensemble is not None:
+        pairs = list(zip(data.ensemble.weights_, data.ensemble.members_, strict=True))
+        parts = zip(data.ensemble.shares, data.ensemble.members_, strict=True)
+        by_column = sum(share * importances(member, target) for share, member in parts)
         members = [(float(w), KernelAndMap.of(m)) for w, m in pairs]
     total = float(np.sum(effects))
     shares = effects / total if total > 0 else np.zeros_like(effects)

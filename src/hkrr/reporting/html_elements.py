@@ -1,4 +1,4 @@
-"""HTML elements of the sections: bars, tabs, figures and tables. All names and values are escaped."""
+"""HTML elements of the sections: bars, tabs, figures, legends and tables. All names and values are escaped."""
 
 from __future__ import annotations
 
@@ -59,6 +59,15 @@ def figure(content: str, caption: str, extra: str = "") -> str:
     return f"<figure{extra}>{content}<figcaption>{escape(caption)}</figcaption></figure>"
 
 
+def legend(entries: Sequence[tuple[str, str]]) -> str:
+    """Return a legend. An entry consists of the CSS class of a colour and of a name."""
+    items = (
+        f'<li><span class="swatch {kind}"></span>{escape(shortened(name, _LONGEST_CELL))}</li>'
+        for kind, name in entries
+    )
+    return f'<ul class="legend">{"".join(items)}</ul>'
+
+
 def table(names: Sequence[str], rows: Sequence[Sequence[Any]], caption: str, sortable: bool = False) -> str:
     """Return a table in a scrollable box. An attribute stores the exact value of each number. Sorting uses it."""
 
@@ -79,4 +88,52 @@ def table(names: Sequence[str], rows: Sequence[Sequence[Any]], caption: str, sor
     return (
         f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(caption)}">'
         f"<table{kind}><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table></div>"
+    )
+
+
+def count_table(
+    names: Sequence[str],
+    columns: Sequence[int],
+    counts: Sequence[Sequence[int]],
+    last: Sequence[str],
+    heads: tuple[str, str],
+    caption: str,
+) -> str:
+    """Return a table of counts in a scrollable box. Larger shares of the sum of a line have stronger colours.
+
+    Parameters
+    ----------
+    names : sequence of str
+        The headings of the lines, and of the columns.
+    columns : sequence of int
+        The indices of the columns to show.
+    counts : sequence of sequences of int
+        The counts, one sequence for each line.
+    last : sequence of str
+        The entries of the last column.
+    heads : tuple of str
+        The headings of the first and of the last column.
+    caption : str
+        Description of the table for screen readers.
+    """
+
+    def cell(i: int, j: int) -> str:
+        share = counts[i][j] / max(sum(counts[i]), 1)
+        kinds = ["number", *(["right"] if i == j else [])]
+        kinds += [f"level-{1 + (share >= 0.1) + (share >= 0.5)}" if counts[i][j] else "zero"]
+        return f'<td class="{" ".join(kinds)}">{counts[i][j]:,}</td>'
+
+    def head(name: str, kind: str, scope: str = "col") -> str:
+        label = escape(shortened(name, _LONG_HEAD))
+        return f'<th scope="{scope}" class="{kind}" title="{escape(name)}">{label}</th>'
+
+    top = head(heads[0], "") + "".join(head(names[j], "number") for j in columns) + head(heads[1], "number")
+    body = "".join(
+        f"<tr>{head(name, '', 'row')}{''.join(cell(i, j) for j in columns)}"
+        f'<td class="number">{escape(last[i])}</td></tr>'
+        for i, name in enumerate(names)
+    )
+    return (
+        f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(caption)}">'
+        f'<table class="counts"><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table></div>'
     )

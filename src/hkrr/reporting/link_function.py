@@ -16,7 +16,7 @@ from scipy.spatial import cKDTree
 
 from hkrr._base.linear_algebra import Array, project
 from hkrr.reporting.directions import Directions
-from hkrr.reporting.report_input import ReportInput, sample_indices
+from hkrr.reporting.report_input import RegressionInput, sample_indices
 
 # Maximum number of directions with a curve. There is a surface for each pair of these directions.
 _MOST_CURVES = 4
@@ -26,7 +26,7 @@ _N_CURVE, _N_SIDE = 201, 33
 _DOTS = 300
 # Distances to the nearest row, in standard deviations. A surface has its full colours below the first distance and its
 # palest colours above the second. In between, it fades.
-_NEAR, _FAR = 0.35, 0.75
+NEAR, FAR = 0.35, 0.75
 # Percentage of the rows, at each end of a direction, that the grid need not cover.
 _TAIL = 0.5
 
@@ -70,12 +70,12 @@ class Link:
     n_held: int
 
 
-def link_values(data: ReportInput, Z: Array) -> Array:
+def link_values(data: RegressionInput, Z: Array) -> Array:
     """Return the prediction g(z) for each row z of Z, in the coordinates of the model's method ``transform``."""
     return data.model.predict_latent(Z).reshape(len(Z), -1)[:, data.target_index]
 
 
-def describe_link(data: ReportInput, found: Directions) -> Link:
+def describe_link(data: RegressionInput, found: Directions) -> Link:
     """Return the curves and surfaces of g over the directions that change the prediction most."""
     Z = project(data.X, data.model.map_)
     mean, spread = Z.mean(axis=0), Z.std(axis=0)
@@ -95,24 +95,24 @@ def describe_link(data: ReportInput, found: Directions) -> Link:
         return link_values(data, mean + spread * points)
 
     def curve(k: int) -> Curve:
-        line = _range(T[:, k], _N_CURVE)
+        line = grid(T[:, k], _N_CURVE)
         dots = T[rows, k]
         heights = at((k,), dots[:, None]) + errors
-        return Curve(k + 1, _round(line), _round(at((k,), line[:, None])), _round(dots), _round(heights))
+        return Curve(k + 1, rounded(line), rounded(at((k,), line[:, None])), rounded(dots), rounded(heights))
 
     def surface(i: int, j: int) -> Surface:
-        across, along = _range(T[:, i], _N_SIDE), _range(T[:, j], _N_SIDE)
+        across, along = grid(T[:, i], _N_SIDE), grid(T[:, j], _N_SIDE)
         nodes = np.stack(np.meshgrid(across, along, indexing="ij"), axis=-1).reshape(-1, 2)
         distance, _ = cKDTree(T[:, [i, j]]).query(nodes)
         dots = T[np.ix_(rows, [i, j])]
         heights = at((i, j), dots) + errors
         return Surface(
             directions=(i + 1, j + 1),
-            across=_round(across),
-            along=_round(along),
-            value=[_round(line) for line in at((i, j), nodes).reshape(_N_SIDE, _N_SIDE)],
-            near=np.clip((_FAR - distance) / (_FAR - _NEAR), 0.0, 1.0).round(2).reshape(_N_SIDE, _N_SIDE).tolist(),
-            dots=list(zip(_round(dots[:, 0]), _round(dots[:, 1]), _round(heights), strict=True)),
+            across=rounded(across),
+            along=rounded(along),
+            value=[rounded(line) for line in at((i, j), nodes).reshape(_N_SIDE, _N_SIDE)],
+            near=np.clip((FAR - distance) / (FAR - NEAR), 0.0, 1.0).round(2).reshape(_N_SIDE, _N_SIDE).tolist(),
+            dots=list(zip(rounded(dots[:, 0]), rounded(dots[:, 1]), rounded(heights), strict=True)),
         )
 
     return Link(
@@ -122,13 +122,13 @@ def describe_link(data: ReportInput, found: Directions) -> Link:
     )
 
 
-def _range(values: Array, n_points: int) -> Array:
+def grid(values: Array, n_points: int) -> Array:
     """Return an evenly spaced grid that covers the values without their tails, with a small margin."""
     low, high = np.percentile(values, [_TAIL, 100.0 - _TAIL])
     margin = 0.03 * (high - low) if high > low else 1.0
     return np.linspace(low - margin, high + margin, n_points)
 
 
-def _round(values: Array) -> list[float]:
+def rounded(values: Array) -> list[float]:
     """Return the values rounded to five significant digits. A chart cannot show more."""
     return [float(f"{value:.5g}") for value in np.asarray(values).tolist()]

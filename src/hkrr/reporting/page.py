@@ -13,15 +13,17 @@ from string import Template
 from typing import Any
 
 from hkrr._storage.atomic_write import replace_file
+from hkrr.reporting.class_sections import class_header, class_sections
 from hkrr.reporting.contour_image import RAMP
-from hkrr.reporting.report_data import Facts, gather
+from hkrr.reporting.report_data import ClassFacts, Facts, RegressionFacts, gather
 from hkrr.reporting.section_charts import value_range
-from hkrr.reporting.sections import direction_name, header, sections
-from hkrr.tables.inner_models import AnyRegressor
+from hkrr.reporting.sections import header, sections
+from hkrr.reporting.shared_sections import Section, direction_name
+from hkrr.tables.inner_models import AnyClassifier, AnyRegressor
 
 
 def write_report(
-    model: AnyRegressor,
+    model: AnyRegressor | AnyClassifier,
     X: Any,
     y: Any,
     path: str | os.PathLike[str],
@@ -34,18 +36,23 @@ def write_report(
 ) -> Path:
     """Write a report on a fitted model as one self-contained HTML file.
 
-    The report shows the directions and the columns that the target depends on, and the learned function as curves, maps
-    and a rotating surface. It also shows the accuracy, a comparison with other methods, the rows with the largest
-    errors, the training history, and the diagnostics of the fit.
+    The report on a regressor shows the directions and the columns that the target depends on, and the learned function
+    as curves, maps and a rotating surface. It also shows the accuracy, a comparison with other methods, the rows with
+    the largest errors, the training history, and the diagnostics of the fit.
+
+    The report on a classifier shows the directions and the columns, the classes over the directions, the confusion
+    table, ROC curves, the calibration curve, the rows with the largest log loss, the training history, and the
+    diagnostics.
 
     Parameters
     ----------
-    model : fitted HyperKernelEnsemble, HyperKernelRidge or HyperKernelRidgeCV
-        The model to report on, or a fitted `TableRegressor` that contains such a model. For an ensemble, the directions
-        and the learned function are those of its first member, and everything else is that of the ensemble.
+    model : fitted HyperKernelEnsemble, HyperKernelRidge, HyperKernelRidgeCV or HyperKernelClassifier
+        The model to report on, or a fitted `TableRegressor` or `TableClassifier` that contains such a model. For an
+        ensemble or a classifier, the directions and the learned function are those of its first member, and everything
+        else is that of the whole model.
     X, y : array or data frame
-        Rows and their targets, preferably rows that the model was not fitted to. The report uses the column names of X
-        and the name of y.
+        Rows and their targets or classes, preferably rows that the model was not fitted to. The report uses the column
+        names of X and the name of y. No target may be missing.
     path : str or path
         File to write. An existing file is replaced.
     title : str or None, default=None
@@ -59,9 +66,10 @@ def write_report(
         Whether to compare the model with other methods. A new estimator with the model's settings, kernel ridge
         regression and a linear model are fitted to a random three quarters of the rows and tested on the remaining
         quarter. At most 2,000 rows are used. If the model has an attribute ``held_out_`` with scores on held-out rows,
-        these scores are reported and nothing is fitted.
+        these scores are reported and nothing is fitted. For a classifier, nothing is ever fitted.
     coverage : float, default=0.9
-        Coverage of the prediction intervals in the report, if the model has prediction intervals.
+        Coverage of the prediction intervals in the report, if the model has prediction intervals. Classifiers have
+        none.
 
     Returns
     -------
@@ -89,7 +97,7 @@ def write_report(
 
 def render(facts: Facts) -> str:
     """Return the HTML page of a report with the given contents."""
-    parts = sections(facts)
+    top, parts = _content(facts)
     style, script = _read("report.css"), _read("surface.js") + _read("report.js")
     return Template(_read("page.html")).substitute(
         # The content security policy forbids all requests, and all scripts except `script`. Even if a column name
@@ -102,7 +110,7 @@ def render(facts: Facts) -> str:
         title=escape(facts.title),
         style=style,
         contents="".join(f'<li><a href="#{part.anchor}">{escape(part.title)}</a></li>' for part in parts),
-        header=header(facts),
+        header=top,
         sections="".join(
             f'<section class="part" id="{part.anchor}"><h2>{escape(part.title)}</h2>{part.html}</section>'
             for part in parts
@@ -110,6 +118,15 @@ def render(facts: Facts) -> str:
         data=script_json(_surface_data(facts)),
         script=script,
     )
+
+
+def _content(facts: Facts) -> tuple[str, list[Section]]:
+    """Return the HTML of the header, and the sections."""
+    if isinstance(facts, ClassFacts):
+        return class_header(facts), class_sections(facts)
+    if isinstance(facts, RegressionFacts):
+        return header(facts), sections(facts)
+    raise TypeError(f"facts must be the result of gather, got {type(facts).__name__}")
 
 
 def script_json(value: Any) -> str:
@@ -133,7 +150,7 @@ def _surface_data(facts: Facts) -> dict[str, Any]:
                 "range": value_range(each),
                 "dots": each.dots,
             }
-            for each in facts.link.surfaces
+            for each in (facts.link.surfaces if isinstance(facts, RegressionFacts) else [])
         ],
     }
 

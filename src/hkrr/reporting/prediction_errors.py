@@ -12,7 +12,7 @@ from sklearn.metrics import r2_score
 
 from hkrr._base.linear_algebra import Array
 from hkrr.reporting.directions import Directions
-from hkrr.reporting.report_input import ReportInput, sample_indices
+from hkrr.reporting.report_input import RegressionInput, ReportInput, sample_indices
 
 # Maximum number of rows in the chart of predicted against actual values.
 _DOTS = 500
@@ -77,15 +77,15 @@ class Errors:
     worst: list[WorstRow]
 
 
-def describe_errors(data: ReportInput, found: Directions, held_out: bool | None, coverage: float) -> Errors:
+def describe_errors(data: RegressionInput, found: Directions, held_out: bool | None, coverage: float) -> Errors:
     """Return the errors and the prediction intervals on the rows of the report."""
     y, predicted = data.y, data.predicted
     errors = y - predicted
     bounds, no_interval_reason = _bounds(data, coverage)
-    seen = share_seen(data) if held_out is None else None
+    seen, held_out = were_held_out(data, held_out)
     dots = sample_indices(len(y), _DOTS)
     counts, edges = np.histogram(errors, bins=_BINS)
-    columns = _shown_columns(data, found)
+    columns = shown_columns(data, found)
     order = np.argsort(-np.abs(errors), kind="stable")[:_MOST_ROWS]
     return Errors(
         r2=None if np.ptp(y) == 0 else float(r2_score(y, predicted)),
@@ -95,7 +95,7 @@ def describe_errors(data: ReportInput, found: Directions, held_out: bool | None,
         target_std=float(np.std(y)),
         constant_prediction=bool(np.std(predicted) <= _CONSTANT * np.std(y)),
         seen=seen,
-        held_out=seen is not None and seen < _LEAST_SEEN if held_out is None else held_out,
+        held_out=held_out,
         actual=y[dots].tolist(),
         predicted=predicted[dots].tolist(),
         bin_edges=edges.tolist(),
@@ -111,11 +111,22 @@ def describe_errors(data: ReportInput, found: Directions, held_out: bool | None,
                 predicted=float(predicted[i]),
                 error=float(errors[i]),
                 interval=None if bounds is None else (float(bounds[i, 0]), float(bounds[i, 1])),
-                cells=[_plain_value(data.cell(int(i), name)) for name in columns],
+                cells=[plain_value(data.cell(int(i), name)) for name in columns],
             )
             for i in order
         ],
     )
+
+
+def were_held_out(data: ReportInput, held_out: bool | None) -> tuple[float | None, bool]:
+    """Return the estimated fraction of the rows that the model was fitted to, and whether the rows count as held out.
+
+    If the user says whether the rows were held out, nothing is estimated, and the fraction is None.
+    """
+    if held_out is not None:
+        return None, held_out
+    seen = share_seen(data)
+    return seen, seen < _LEAST_SEEN
 
 
 def share_seen(data: ReportInput) -> float:
@@ -140,7 +151,7 @@ def _share_found(points: Array, others: Array) -> float:
     return float(np.mean(np.isfinite(distance)))
 
 
-def _bounds(data: ReportInput, coverage: float) -> tuple[Array | None, str]:
+def _bounds(data: RegressionInput, coverage: float) -> tuple[Array | None, str]:
     """Return the bounds (n, 2) of the intervals and "", or None and the reason why the model has no intervals."""
     if data.interval is None:
         return None, "its class does not provide them"
@@ -158,7 +169,7 @@ def _interval(y: Array, bounds: Array, coverage: float) -> Interval:
     return Interval(coverage, float(np.mean(inside)), float(np.median(bounds[:, 1] - bounds[:, 0])))
 
 
-def _shown_columns(data: ReportInput, found: Directions) -> list[str]:
+def shown_columns(data: ReportInput, found: Directions) -> list[str]:
     """Return the table columns to show, in the order of the table: all columns, or the eight most important ones."""
     if len(data.table_columns) <= _MOST_CELLS:
         return data.table_columns
@@ -166,7 +177,7 @@ def _shown_columns(data: ReportInput, found: Directions) -> list[str]:
     return [name for name in data.table_columns if name in chosen]
 
 
-def _plain_value(value: Any) -> Any:
+def plain_value(value: Any) -> Any:
     """Return the value of a cell as a finite number or a string."""
     if isinstance(value, bool | np.bool_):
         return str(bool(value))

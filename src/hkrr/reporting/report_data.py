@@ -13,14 +13,19 @@ import sklearn
 
 from hkrr._base.error_text import truncated
 from hkrr._version import __version__
-from hkrr.estimators.ensemble import HyperKernelEnsemble
+from hkrr.estimators.classification import HyperKernelClassifier
 from hkrr.reporting.baseline_comparison import Comparison, describe_comparison
+from hkrr.reporting.class_errors import ClassErrors, describe_class_errors
+from hkrr.reporting.class_input import Classes, check_class_input
+from hkrr.reporting.class_regions import ClassCurves, ClassRegions, describe_regions
 from hkrr.reporting.directions import Directions, describe_directions
 from hkrr.reporting.link_function import Link, describe_link
 from hkrr.reporting.prediction_errors import Errors, describe_errors
 from hkrr.reporting.report_input import ReportInput, check_report_input
 from hkrr.reporting.training_history import Training, describe_training
-from hkrr.tables.inner_models import AnyRegressor
+from hkrr.tables.classifier import TableClassifier
+from hkrr.tables.encoding import HeldOutClassScores
+from hkrr.tables.inner_models import AnyClassifier, AnyRegressor
 
 # Maximum number of characters in the value of a parameter. Longer values are truncated.
 _LONGEST_VALUE = 60
@@ -53,25 +58,43 @@ class Provenance:
     date: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Facts:
-    """The contents of a report, section by section."""
+    """The contents of a report. The sections that depend on the task are in the subclasses."""
 
     title: str
     target: str
-    other_targets: int  # number of targets of the model that the report is not about
     n_rows: int
     directions: Directions
-    link: Link
-    errors: Errors
-    comparison: Comparison | None
     training: Training
     health: Health | None
     making: Provenance
 
 
+@dataclass(frozen=True, kw_only=True)
+class RegressionFacts(Facts):
+    """The contents of a report on a regressor."""
+
+    other_targets: int  # number of targets of the model that the report is not about
+    link: Link
+    errors: Errors
+    comparison: Comparison | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassFacts(Facts):
+    """The contents of a report on a classifier."""
+
+    classes: Classes
+    regions: ClassCurves | ClassRegions | None  # None if the map of the first member has no few directions
+    errors: ClassErrors
+    comparison: HeldOutClassScores | None
+    left_out: tuple[float, float] | None  # accuracy and log loss of the predictions of left-out rows in the fit
+    refined: bool  # whether the map was refined by the log loss
+
+
 def gather(
-    model: AnyRegressor,
+    model: AnyRegressor | AnyClassifier,
     X: Any,
     y: Any,
     *,
@@ -86,6 +109,7 @@ def gather(
     Returns
     -------
     Facts
+        A `RegressionFacts` object for a regressor, and a `ClassFacts` object for a classifier.
 
     Examples
     --------
@@ -100,21 +124,47 @@ def gather(
     """
     if not 0 < coverage < 1:
         raise ValueError(f"coverage must be above 0 and below 1, got {coverage!r}")
+    if isinstance(model, HyperKernelClassifier | TableClassifier):
+        if target != 0:
+            raise ValueError(f"target must be 0 for a classifier, which has a single target; got {target!r}")
+        return _gather_classes(model, X, y, title, held_out)
     data = check_report_input(model, X, y, target)
-    directions = describe_directions(data)
-    return Facts(
-        title=title if title is not None else f"What {data.target} depends on",
-        target=data.target,
+    shared = _shared_facts(data, title)
+    return RegressionFacts(
+        **shared,
         other_targets=data.n_other_targets,
-        n_rows=len(data.y),
-        directions=directions,
-        link=describe_link(data, directions),
-        errors=describe_errors(data, directions, held_out, coverage),
+        link=describe_link(data, shared["directions"]),
+        errors=describe_errors(data, shared["directions"], held_out, coverage),
         comparison=describe_comparison(data, compare),
-        training=describe_training(data),
-        health=_health(data),
-        making=_provenance(data),
     )
+
+
+def _gather_classes(model: AnyClassifier, X: Any, y: Any, title: str | None, held_out: bool | None) -> ClassFacts:
+    data = check_class_input(model, X, y)
+    shared, whole = _shared_facts(data, title), data.whole
+    known = hasattr(whole, "held_out_accuracy_")  # an interrupted fit and version 0.1 have no such scores
+    return ClassFacts(
+        **shared,
+        classes=data.classes,
+        regions=describe_regions(data, shared["directions"]),
+        errors=describe_class_errors(data, shared["directions"], held_out),
+        comparison=data.held_out,
+        left_out=(whole.held_out_accuracy_, whole.held_out_log_loss_) if known else None,
+        refined=whole.refined_,
+    )
+
+
+def _shared_facts(data: ReportInput, title: str | None) -> dict[str, Any]:
+    """Return the fields of `Facts`."""
+    return {
+        "title": title if title is not None else f"What {data.target} depends on",
+        "target": data.target,
+        "n_rows": len(data.X),
+        "directions": describe_directions(data),
+        "training": describe_training(data),
+        "health": _health(data),
+        "making": _provenance(data),
+    }
 
 
 def _health(data: ReportInput) -> Health | None:
@@ -137,13 +187,16 @@ def _provenance(data: ReportInput) -> Provenance:
         )
     }
     results = [("Centers", f"{len(model.centers_):,}"), ("Columns", f"{model.map_.shape[-1]:,}")]
-    if isinstance(whole, HyperKernelEnsemble) and len(whole.members_) > 1:
-        results = [("Models", str(len(whole.members_))), *results]
+    if data.ensemble is not None and len(data.ensemble.members_) > 1:
+        results = [("Models", str(len(data.ensemble.members_))), *results]
     else:
+        kernel = ("Kernel", f"{type(model.kernel_).__name__}, gamma {model.kernel_.scale:.3g}")
+        penalty = ("Regularization (lambda)", f"{model.reg_lambda_:.3g}")
+        # The lambda of a classifier that was refined by the log loss is that of the regression before the refinement.
         results = [
             ("Directions", str(len(model.map_))),
-            ("Regularization (lambda)", f"{model.reg_lambda_:.3g}"),
-            ("Kernel", f"{type(model.kernel_).__name__}, gamma {model.kernel_.scale:.3g}"),
+            *([] if getattr(whole, "refined_", False) else [penalty]),
+            kernel,
             *results,
         ]
     versions = {

@@ -13,7 +13,7 @@ from hkrr.reporting.prediction_errors import Errors
 from hkrr.reporting.svg_chart import Chart, axis_range
 from hkrr.reporting.training_history import SearchScores, Training
 
-_UNIT = "standard deviations from the mean row"
+UNIT = "standard deviations from the mean row"
 
 
 def value_range(surface: Surface) -> tuple[float, float]:
@@ -29,9 +29,7 @@ def curve_chart(found: Curve, name: str, target: str) -> str:
     low, high = np.percentile(found.dots_value, [1, 99])
     room = high - low if high > low else 1.0
     heights = [low, high, *np.clip(found.value, low - room / 2, high + room / 2)]
-    chart = Chart(
-        f"{target} along {name}", (found.at[0], found.at[-1]), axis_range(heights), f"{name}, {_UNIT}", target
-    )
+    chart = Chart(f"{target} along {name}", (found.at[0], found.at[-1]), axis_range(heights), f"{name}, {UNIT}", target)
     chart.dots(found.dots_at, found.dots_value)
     chart.line(found.at, found.value)
     return chart.svg()

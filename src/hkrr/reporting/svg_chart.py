@@ -65,7 +65,8 @@ class Chart:
     """A chart with two axes. Its methods draw into the chart, and `svg` returns the chart as an SVG element.
 
     `x` and `y` are the ranges of the axes, and the parameters `kind` of the methods are CSS classes. `label` describes
-    the chart to screen readers. If `x_whole` is True, the horizontal axis has ticks at whole numbers only.
+    the chart to screen readers. If `x_whole` is True, the horizontal axis has ticks at whole numbers only. The vertical
+    axis has no ticks below `least_y`.
     """
 
     def __init__(
@@ -78,12 +79,13 @@ class Chart:
         *,
         x_whole: bool = False,
         y_ticks: bool = True,
+        least_y: float = -math.inf,
         height: int = 250,
     ) -> None:
         self.x, self.y = x, y
         self._label, self._height, self._top = label, height, 24 if y_name else 4
         self._parts: list[str] = []
-        heights = ticks(*y) if y_ticks else []
+        heights = [value for value in ticks(*y) if value >= least_y] if y_ticks else []
         labels = tick_labels(heights)
         self._left = max([_LEFT, *(round(8 + _LETTER * len(text)) for text in labels)])
         right, bottom = _WIDTH - _RIGHT, height - _BOTTOM

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from hkrr._maps import ShapeName
 from hkrr.reporting.directions import Directions, ReportedDirection
-from hkrr.reporting.report_data import Facts
+from hkrr.reporting.report_data import ClassFacts, Facts, RegressionFacts
 
 # Maximum number of columns in the headline.
 _MOST_NAMED = 3
@@ -38,6 +38,11 @@ def score(value: float) -> str:
     return f"{value:.3f}".replace("-", "−") if value < 0.9995 or value == 1 else "above 0.999"
 
 
+def loss(value: float) -> str:
+    """Return a log loss or a calibration error with three decimals, or with two significant digits if it is small."""
+    return f"{value:.3f}" if value == 0 or value >= 0.0005 else number(value, 2)
+
+
 def percent(share: float) -> str:
     """Return a fraction as a percentage. Only a fraction of exactly 0 or 1 is written as 0% or 100%."""
     if 0 < share < 0.005:
@@ -49,7 +54,7 @@ def percent(share: float) -> str:
 
 def count(n: int, noun: str) -> str:
     """Return a count with its noun, such as "1 row" or "1,200 rows"."""
-    return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
+    return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}{'es' if noun.endswith('s') else 's'}"
 
 
 def listed(names: Sequence[str]) -> str:
@@ -76,17 +81,41 @@ def main_columns(found: Directions) -> list[str]:
     return names
 
 
-def headline(facts: Facts) -> str:
-    """Return the main result in one or two sentences."""
+def headline(facts: RegressionFacts) -> str:
+    """Return the main result of a report on a regressor in one or two sentences."""
+    target = shortened(facts.target)
+    if facts.errors.constant_prediction or not _depends_on_columns(facts.directions):
+        return f"The model found nothing that {target} depends on. It predicts nearly the same value for every row."
+    result = _main_result(facts, "a weighted sum of")
+    if facts.errors.r2 is not None and facts.errors.r2 < 0.1:
+        return f"The model explains little of {target} on these rows. {result}"
+    return result
+
+
+def class_headline(facts: ClassFacts) -> str:
+    """Return the main result of a report on a classifier in one or two sentences."""
+    target = shortened(facts.target)
+    if not _depends_on_columns(facts.directions):
+        return f"The model found nothing that {target} depends on. It predicts the same probabilities for every row."
+    result = _main_result(facts, "weighted sums of the scores of")
+    if facts.errors.log_loss >= facts.errors.baseline_log_loss:
+        return f"On these rows, the probabilities are no better than the frequencies of the classes. {result}"
+    return result
+
+
+def _depends_on_columns(found: Directions) -> bool:
+    return bool(found.importances) and found.importances[0].weight != 0
+
+
+def _main_result(facts: Facts, weighted_sum: str) -> str:
+    """Return what the target depends on. `weighted_sum` starts a phrase that ends with the number of models."""
     found, target = facts.directions, shortened(facts.target)
     is_word = len(target) > 1 and target.replace(" ", "").isalpha()
     # The target is capitalized at the start of a sentence, unless it is a name such as x, y[0] or R2.
     subject = target[:1].upper() + target[1:] if is_word else target
-    if facts.errors.constant_prediction or not found.importances or found.importances[0].weight == 0:
-        return f"The model found nothing that {target} depends on. It predicts nearly the same value for every row."
     columns = count(found.n_columns, "column")
     if found.of_ensemble:
-        result = f"{subject} is predicted from {columns} by a weighted sum of {len(found.members)} models."
+        result = f"{subject} is predicted from {columns} by {weighted_sum} {len(found.members)} models."
     elif found.shape == ShapeName.IDENTITY:
         result = (
             f"{subject} is predicted from {columns} with equal weights. The columns are not combined into directions."
@@ -99,14 +128,10 @@ def headline(facts: Facts) -> str:
         result = f"{subject} depends on {columns} through {directions} ({sums} of the columns)."
     named = main_columns(found)
     if len(named) > 1:
-        result += f" The most important columns are {listed(named)}."
-    elif named:
-        result += f" The most important column is {named[0]}."
-    else:
-        result += " No single column stands out."
-    if facts.errors.r2 is not None and facts.errors.r2 < 0.1:
-        return f"The model explains little of {target} on these rows. {result}"
-    return result
+        return f"{result} The most important columns are {listed(named)}."
+    if named:
+        return f"{result} The most important column is {named[0]}."
+    return f"{result} No single column stands out."
 
 
 def formula(direction: ReportedDirection) -> str:

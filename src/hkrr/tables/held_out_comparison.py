@@ -167,21 +167,26 @@ def separate_target(
     The rows are returned without the target column. See `hold_out` for `task`.
     """
     check_choice("task", task, ("auto", "regression", "classification"))
-    frame = as_frame(frame)
+    inputs, column, is_missing = split_columns(as_frame(frame), target)
+    found = infer_task(target, column) if task == "auto" else Task(task)
+    y = as_labels(target, column[~is_missing]) if found.of_classes else _numeric_target(target, column, is_missing)
+    n_missing = int(is_missing.sum())
+    if n_missing and not found.of_classes:
+        y = y[~is_missing]
+    return inputs.iloc[np.flatnonzero(~is_missing)] if n_missing else inputs, y, n_missing, found
+
+
+def split_columns(frame: pd.DataFrame, target: str) -> tuple[pd.DataFrame, pd.Series, Array]:
+    """Return the table without the target column, the target column, and a mask of the rows without a target."""
     names = [str(name) for name in frame.columns]
     if target not in names:
         raise TableError(f"there is no column {quoted(target)}{suggest_names(target, names)}")
     position = names.index(target)
     column = frame.iloc[:, position]
     is_missing = missing_mask(column)
-    found = infer_task(target, column) if task == "auto" else Task(task)
     if np.all(is_missing):
         raise TableError(f"the target {quoted(target)} is missing in every row; choose another target column")
-    y = as_labels(target, column[~is_missing]) if found.of_classes else _numeric_target(target, column, is_missing)
-    inputs, n_missing = frame.drop(columns=frame.columns[position]), int(is_missing.sum())
-    if n_missing and not found.of_classes:
-        y = y[~is_missing]
-    return inputs.iloc[np.flatnonzero(~is_missing)] if n_missing else inputs, y, n_missing, found
+    return frame.drop(columns=frame.columns[position]), column, is_missing
 
 
 def _numeric_target(name: str, column: pd.Series, is_missing: Array) -> Array:

@@ -12,6 +12,7 @@ from hkrr.estimators.ensemble import HyperKernelEnsemble
 from hkrr.estimators.fitted.importance import column_names
 from hkrr.estimators.ridge import HyperKernelRidge
 from hkrr.estimators.ridge_cv import HyperKernelRidgeCV
+from hkrr.tables.classifier import TableClassifier
 from hkrr.tables.regressor import TableRegressor
 from hkrr.tables.table_model import TableModel
 
@@ -19,6 +20,8 @@ from hkrr.tables.table_model import TableModel
 OneMapRegressor: TypeAlias = HyperKernelRidge | HyperKernelRidgeCV
 # A regressor that learns one or more maps, also from a table.
 AnyRegressor: TypeAlias = OneMapRegressor | HyperKernelEnsemble | TableRegressor
+# A classifier that learns maps, also from a table.
+AnyClassifier: TypeAlias = HyperKernelClassifier | TableClassifier
 
 
 class InnerModels(NamedTuple):
@@ -42,4 +45,6 @@ def unwrap_model(model: BaseEstimator) -> InnerModels:
         check_is_fitted(model, "model_")
         table, whole = model, model.model_
     has_members = isinstance(whole, HyperKernelEnsemble | HyperKernelClassifier)
+    if has_members:
+        check_is_fitted(whole)
     return InnerModels(table, whole, whole.members_[0] if has_members else whole)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import os
 import time
@@ -359,6 +360,20 @@ class HyperKernelClassifier(
         check_is_fitted(self)
         X = validate_data(self, X, reset=False, dtype=[np.float64, np.float32])
         return project(X, self.members_[0].map_.astype(X.dtype, copy=False))
+
+
+def with_first_member(model: HyperKernelClassifier) -> HyperKernelClassifier:
+    """Return a fitted classifier whose only member is the first member of `model`, with the weights of all members."""
+    model, scores = copy.copy(model), copy.copy(model.scores_)
+    scores.members_, scores.weights_ = scores.members_[:1], np.array([np.sum(scores.weights_)])
+    model.scores_ = scores
+    return model
+
+
+def latent_probabilities(model: HyperKernelClassifier, Z: Array) -> Array:
+    """Return the class probabilities of `with_first_member` at the rows z of Z, in the coordinates of `transform`."""
+    first = with_first_member(model)
+    return first._link.probabilities([first.members_[0].predict_latent(Z)])
 
 
 def _few_directions(scores: ClassScores, link: ClassLink) -> HyperKernelRidgeCV | None:
