@@ -1,5 +1,7 @@
 """Tests of details of the objective: changes along a step, all rows as centers, and the ridge of the linear systems."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -27,7 +29,7 @@ def test_change_is_the_difference_of_two_values(case, weighted):
     # For a tiny step, a difference of values would lose all digits. The change must equal its first-order term.
     tiny = 1e-12 * step
     slope = float(np.sum(tiny * inner.grad(p.alpha)))
-    assert inner.change(inner.grad(p.alpha), tiny) == pytest.approx(slope, rel=1e-9)
+    assert inner.change(inner.grad(p.alpha), tiny) == pytest.approx(slope, rel=1e-9, abs=0.0)
 
 
 def _rows(kind, p):
@@ -76,7 +78,7 @@ def test_the_ridge_is_a_rounding_unit_of_the_largest_possible_eigenvalue(gamma, 
     objective = Objective(InMemoryRows(p.X, p.y), p.centers, kernel, reg_lambda)
     ridge = objective._ridge(objective._kappa(p.centers @ p.B.T))
     kappa = max(float(kernel(c[None], c[None])[0, 0]) for c in p.centers @ p.B.T)
-    assert ridge == pytest.approx(EPS * 7 * (kappa**2 + reg_lambda * kappa), rel=1e-12)
+    assert ridge == pytest.approx(EPS * 7 * (kappa**2 + reg_lambda * kappa), rel=1e-12, abs=0.0)
 
 
 def test_the_reduced_value_includes_the_ridge():
@@ -157,9 +159,36 @@ def test_details_of_a_solve_describe_its_linear_system(weighted, path):
         A = (V * w) @ V.T / W + reg_lambda * np.eye(len(C))
         np.testing.assert_array_equal(penalty, reg_lambda * np.eye(len(C)))
         assert info.whitened
-        assert info.jitter == pytest.approx(10.0 * EPS * len(C), rel=0.05)
+        assert info.jitter == pytest.approx(10.0 * EPS * len(C), rel=0.05, abs=0.0)
     np.testing.assert_allclose(lower @ lower.T, A, atol=1e-6 * np.max(A))
     assert info.norm == pytest.approx(np.linalg.norm(A, 1), rel=1e-2)
+
+
+@pytest.mark.parametrize(("reg_lambda", "own"), [(LAMBDA, EPS), (1e-6, 10.0 * EPS)])
+def test_the_jitter_is_the_sum_of_all_jitters(monkeypatch, reg_lambda, own):
+    """Test that the jitter includes the jitter that the factorization of the system needed.
+
+    `own` is the relative jitter, for each center, that the objective adds itself.
+    """
+    solve = hkrr.objective.solve_positive_definite
+
+    def with_jitter(*args, **options):
+        x, jitter, info = solve(*args, **options)
+        return x, jitter, dataclasses.replace(info, jitter=0.25)
+
+    monkeypatch.setattr(hkrr.objective, "solve_positive_definite", with_jitter)
+    p = make_problem(m=20)
+    _, info = Objective(InMemoryRows(p.X, p.y), p.centers, Gaussian(gamma=1.0), reg_lambda).solve(p.B)
+    assert info.jitter - 0.25 == pytest.approx(own * len(p.centers), rel=0.3, abs=0.0)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_the_loss_at_zero_is_the_mean_square_of_the_targets(weighted):
+    p = make_problem(m=20, T=2, weighted=weighted)
+    objective = Objective(InMemoryRows(p.X, p.y, p.w), p.centers, Gaussian(gamma=1.0), LAMBDA)
+    expected = np.sum(p.weights[:, None] * p.Y**2) / p.weights.sum()
+    assert objective.loss_at_zero == pytest.approx(expected)
+    assert objective.inner(p.B).constant == objective.loss_at_zero
 
 
 def test_the_bound_limits_the_effect_of_rounding_errors_on_the_fitted_values():
@@ -199,7 +228,7 @@ def test_a_tiny_lambda_is_raised_to_the_size_of_the_rounding_errors(monkeypatch,
     objective = Objective(InMemoryRows(p.X, p.y), None if path == "exact" else p.centers, kernel, 1e-300)
     objective.solve_alpha(p.B)
     [(A, ridge)] = systems
-    assert ridge == pytest.approx(EPS * len(A) * np.max(A.diagonal()), rel=1e-12)
+    assert ridge == pytest.approx(EPS * len(A) * np.max(A.diagonal()), rel=1e-12, abs=0.0)
     assert not np.isclose(np.max(A.diagonal()), 1.0, rtol=0.1)
 
 
@@ -215,7 +244,7 @@ def test_the_jitter_of_whitening_is_proportional_to_the_kernel(monkeypatch):
     p = make_problem(m=20)
     kernel = Polynomial(degree=1, coef0=3.0, gamma=1e-6)  # kappa is 3
     Objective(InMemoryRows(p.X, p.y), p.centers, kernel, 1e-6).solve_alpha(p.B)
-    assert jitters == [pytest.approx(30.0 * EPS * len(p.centers), rel=1e-4)]
+    assert jitters == [pytest.approx(30.0 * EPS * len(p.centers), rel=1e-4, abs=0.0)]
 
 
 @pytest.mark.parametrize("size", [0.0, 0.01])
