@@ -5,6 +5,7 @@ import copy
 import dataclasses
 import errno
 import hashlib
+import html
 import json
 import os
 import re
@@ -16,12 +17,13 @@ from sklearn.metrics import r2_score
 from typer.testing import CliRunner
 
 import hkrr
-from hkrr import HyperKernelRidge
+from hkrr import HyperKernelRidge, TableRegressor
 from hkrr._storage import atomic_write
 from hkrr.cli import app
 from hkrr.reporting import Facts, gather, render, write_report
 from hkrr.reporting.page import script_json
 from hkrr.reporting.svg_chart import Chart, tick_labels, ticks
+from support.models_to_report import house_data
 from support.paths import DOCS
 from support.report_pages import UNSAFE, parse
 
@@ -99,6 +101,22 @@ def test_page_of_many_rows_and_columns_is_small():
     assert "60 less important columns not shown." in page
     assert facts.errors.columns[0] == "x0"
     parse(page)
+
+
+@pytest.mark.filterwarnings("ignore::hkrr.HKRRWarning")  # the fit has few rows and one iteration
+def test_the_printed_code_makes_the_same_fit(tmp_path, monkeypatch):
+    """Test that the Python code on the page runs with the table of the report, and makes the same model."""
+    X, y = house_data(60)
+    X = X.assign(kind=["small", "large"] * 30)
+    regressor = HyperKernelRidge(1, max_iter=1, n_init=1, random_state=0)
+    model = TableRegressor(regressor).fit(X, y)
+    page = write_report(model, X, y, tmp_path / "page.html", compare=False).read_text(encoding="utf-8")
+    (code,) = re.findall(r"<pre[^>]*><code>(from hkrr import.*?)</code></pre>", page, flags=re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    names = {"X": X, "y": y, "X_new": X, "y_new": y}
+    exec(html.unescape(code), names)
+    np.testing.assert_array_equal(names["model"].predict(X), model.predict(X))
+    assert (tmp_path / "report.html").exists()
 
 
 def test_pages_are_deterministic(fitted, tmp_path):

@@ -51,6 +51,7 @@ class Health:
 class Provenance:
     """How the model was fitted: its class, parameters, results and the versions of the libraries."""
 
+    table: str | None  # class of the model for data frames around the estimator
     estimator: str
     parameters: dict[str, str]  # parameters that differ from their defaults
     results: list[tuple[str, str]]  # name and value of each quantity that the fit chose
@@ -206,4 +207,5 @@ def _provenance(data: ReportInput) -> Provenance:
         "SciPy": scipy.__version__,
         "scikit-learn": sklearn.__version__,
     }
-    return Provenance(type(whole).__name__, parameters, results, versions, f"{datetime.now(UTC):%d %B %Y}")
+    table = None if data.table is None else type(data.table).__name__
+    return Provenance(table, type(whole).__name__, parameters, results, versions, f"{datetime.now(UTC):%d %B %Y}")

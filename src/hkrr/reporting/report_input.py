@@ -23,6 +23,7 @@ from hkrr.tables.table_model import TableModel, as_frame
 class ReportInput:
     """A fitted model and the rows to report on."""
 
+    table: TableModel | None  # the model for data frames around `whole`, if there is one
     whole: OneMapRegressor | HyperKernelEnsemble | HyperKernelClassifier  # the model that predicts
     # The model whose map and function are shown: the first member of an ensemble, or the model itself.
     model: OneMapRegressor
@@ -117,6 +118,7 @@ def check_model_and_rows(model: AnyRegressor | AnyClassifier, X: Any) -> dict[st
         raise ValueError("X must be an array or a data frame in memory; load some of the rows first")
     matrix, columns, origins, table_columns, cell = _from_matrix(inner, X) if table is None else _from_table(table, X)
     return {
+        "table": table,
         "whole": inner,
         "model": shown,
         "X": matrix,

@@ -233,9 +233,12 @@ def provenance_section(facts: Facts) -> str:
         f"<div><dt>{escape(name)}</dt><dd><code>{escape(value)}</code></dd></div>" for name, value in found.results
     )
     parameters = ", ".join(f"{name}={value}" for name, value in found.parameters.items())
+    names, model = found.estimator, f"{found.estimator}({parameters})"
+    if found.table is not None:
+        names, model = f"{names}, {found.table}", f"{found.table}({model})"
     code = (
-        f"from hkrr import {found.estimator}\nfrom hkrr.reporting import write_report\n\n"
-        f"model = {found.estimator}({parameters}).fit(X, y)\n"
+        f"from hkrr import {names}\nfrom hkrr.reporting import write_report\n\n"
+        f"model = {model}.fit(X, y)\n"
         'write_report(model, X_new, y_new, "report.html")\n'
     )
     versions = listed([f"{name} {value}" for name, value in found.versions.items()])
