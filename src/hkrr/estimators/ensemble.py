@@ -89,7 +89,7 @@ class HyperKernelEnsemble(SummaryMixin, SearchInputMixin):
     True
     """
 
-    _most_fits = 3
+    _most_fits = 2
     _stacking = LEAST_SQUARES
 
     def __init__(
