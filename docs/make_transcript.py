@@ -57,12 +57,12 @@ def transcript(tables: list[Path], folder: Path) -> str:
     parts = [_HEAD.format(machine=machine), heading, _block([run("hkrr demo", folder)])]
     for table in tables:
         source = table / "data.csv.gz" if table.is_dir() else table
-        name, suffix = (table.name, ".csv.gz") if table.is_dir() else (table.stem, table.suffix)
-        shutil.copy(source, folder / f"{name}{suffix}")
+        name, _, suffix = f"{table.name}.csv.gz".partition(".") if table.is_dir() else table.name.partition(".")
+        shutil.copy(source, folder / f"{name}.{suffix}")
         commands = [
-            f"hkrr fit {name}{suffix} -o {name}.hkrr",
-            f"hkrr report {name}.hkrr {name}{suffix} -o {name}.html",
-            f"hkrr predict {name}.hkrr {name}{suffix} -o predictions.csv",
+            f"hkrr fit {name}.{suffix} -o {name}.hkrr",
+            f"hkrr report {name}.hkrr {name}.{suffix} -o {name}.html",
+            f"hkrr predict {name}.hkrr {name}.{suffix} -o predictions.csv",
             f"hkrr info {name}.hkrr",
         ]
         parts += [f"## A table: {name}\n", _block([run(command, folder) for command in commands])]
