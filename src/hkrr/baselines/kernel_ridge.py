@@ -87,7 +87,7 @@ class KernelRidgeCV(KernelExpansionRegressor):
     """Kernel ridge regression with lambda and gamma chosen by the leave-one-out error.
 
     The fit minimizes ``sum_i (f(x_i) - y_i)^2 / m + lambda |f|^2`` over functions f, where m is the number of rows and
-    |f| is the norm of f in the reproducing kernel Hilbert space.
+    ``|f|`` is the norm of f in the reproducing kernel Hilbert space.
 
     Parameters
     ----------

@@ -229,7 +229,8 @@ class InverseMultiquadric(Radial):
 class Matern(Radial):
     """Matern kernel with smoothness nu and length scale ``ell = 1 / sqrt(2 gamma)``.
 
-    With z = sqrt(2 nu) |p - c| / ell, the kernel is exp(-z) times 1, 1 + z or 1 + z + z^2 / 3 for nu = 0.5, 1.5 or 2.5.
+    With ``z = sqrt(2 nu) |p - c| / ell``, the kernel is exp(-z) times 1, 1 + z or 1 + z + z^2 / 3 for nu = 0.5, 1.5 or
+    2.5.
 
     Parameters
     ----------

@@ -95,10 +95,10 @@ class Diagnostics:
     digits : float
         Number of decimal digits of the fitted function that rounding errors cannot affect: ``-log10(eps condition)``,
         where eps is the machine epsilon. A large condition number can be harmless. If all rows are centers, `digits` is
-        therefore at least ``-log10(eps |A| |a| / |y|)``. Here A is the matrix of the linear system, |A| its 1-norm, a
-        its solution, y its right-hand side (the targets), and |a| and |y| are Euclidean norms. With fewer centers than
-        rows (Nystrom) and lambda >= 1e-4, `digits` is at least about ``-log10(eps / lambda^2)``, even if centers are
-        nearly identical. This holds for kernels with k(x, x) = 1.
+        therefore at least ``-log10(eps |A| |a| / |y|)``. Here A is the matrix of the linear system, ``|A|`` its 1-norm,
+        a its solution, y its right-hand side (the targets), and ``|a|`` and ``|y|`` are Euclidean norms. With fewer
+        centers than rows (Nystrom) and lambda >= 1e-4, `digits` is at least about ``-log10(eps / lambda^2)``, even if
+        centers are nearly identical. This holds for kernels with k(x, x) = 1.
     jitter : float
         Amount that was added to the diagonal of a matrix, in addition to lambda, to make the matrix positive definite.
         The amount is relative to the largest entry of that diagonal. With fewer centers than rows (Nystrom), it is at
