@@ -242,12 +242,15 @@ def finite_difference_effects(model: FittedMap, columns: dict[int, tuple[Array, 
     scale, centers = math.sqrt(model.kernel_.scale), model.centers_
     C = _in_kernel_units(model, centers)
     kernel, alpha = model.kernel_.with_gamma(1.0), dual_coef.reshape(len(C), -1)
+    radial = kernel if isinstance(kernel, Radial) else None
+    if radial is not None:
+        C = C - np.mean(C, axis=0)  # smaller norms reduce the cancellation in the squared distances
     n_steps = sum(len(values) - 1 for values, _ in columns.values())
     rows = _sample_rows(len(C), len(C) * n_steps)
     squares = np.zeros(len(columns))
     for block in np.array_split(rows, math.ceil(len(rows) * len(C) / _BLOCK_ENTRIES)):
         P, K = C[block], kernel(C[block], C)
-        u = scaled_squared_distances(P, C, 1.0)  # used by radial kernels
+        u = None if radial is None else scaled_squared_distances(P, C, 1.0)
         for place, (j, (values, shares)) in enumerate(columns.items()):
             column = map_row(model.map_.T, j)  # column j of the map
             for value, share in zip(values, shares, strict=True):
@@ -255,8 +258,8 @@ def finite_difference_effects(model: FittedMap, columns: dict[int, tuple[Array, 
                 if not np.any(moved) or not np.any(column):
                     continue
                 step = scale * (value - centers[block[moved], j])
-                if isinstance(kernel, Radial):
-                    K_after = kernel.value(_shifted_distances(u[moved], P[moved] @ column, C @ column, step, column))
+                if radial is not None and u is not None:
+                    K_after = radial.value(_shifted_distances(u[moved], P[moved] @ column, C @ column, step, column))
                 else:
                     K_after = _shifted_kernel(kernel, P[moved], C, K[moved], np.outer(step, column))
                 change = (K_after - K[moved]) @ alpha
