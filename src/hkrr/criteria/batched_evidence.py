@@ -104,7 +104,8 @@ def profiled_batch(criterion: Evidence, maps: Sequence[Array]) -> list[Reduced] 
     S_inverse = (vectors / spectrum) @ vectors.mT
     beta = S_inverse @ Vy
     squares = rows.place(criterion.squares)
-    q, inverse_q = signal_variance(squares - xp.sum(Vy * beta, axis=-2), squares, nu[:, 0] * W)  # (maps, targets)
+    residual = squares - xp.sum(Vy * beta, axis=-2)
+    q, inverse_q = signal_variance(residual, criterion.least, nu[:, 0] * W)  # (maps, targets)
     slack = kappa_sum - xp.sum(eigenvalues, axis=-1)
     log_det = xp.sum(xp.log(spectrum[:, 0]), axis=-1) + (W - c) * xp.log(nu[:, 0, 0])
     value = (xp.log(q) @ share) / 2.0 + log_det / (2.0 * W) + slack / (2.0 * nu[:, 0, 0] * W)

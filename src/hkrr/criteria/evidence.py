@@ -30,16 +30,21 @@ _TINY = 1e-300
 _GRID = 36
 
 
-def signal_variance(residual: Array, squares: Array, nu_W: Array | float) -> tuple[Array, Array]:
-    """Return the signal variance q of each target (see `Evidence`), and 1 / q, set to 0 where `MIN_NOISE` limits q.
+def least_residual(squares: Array) -> Array:
+    """Return the smallest residual of each target that `MIN_NOISE` allows, from the sums of squares of the targets."""
+    return array_namespace(squares).clip(MIN_NOISE * squares, min=_TINY)
 
-    Without the bound `MIN_NOISE` on the noise variance q nu, q is ``residual / nu_W``. Here `nu_W` is nu times the
-    total weight of the rows, and `residual` is the sum of squared residuals plus nu times the squared norm of the
-    function. `squares` are the sums of squares of the targets. The second return value is needed for gradients: the
-    derivative of log q with respect to `residual` is proportional to 1 / q, and 0 where the bound determines q.
+
+def signal_variance(residual: Array, least: Array, nu_W: Array | float) -> tuple[Array, Array]:
+    """Return the signal variance q of each target (see `Evidence`), and 1 / q, set to 0 where `least` limits q.
+
+    Where `residual` is above `least`, q is ``residual / nu_W``. Here `nu_W` is nu times the total weight of the rows,
+    and `residual` is the sum of squared residuals plus nu times the squared norm of the function. `least` is the
+    smallest residual that the bound on the noise variance allows (`least_residual`). The second return value is needed
+    for gradients: the derivative of log q with respect to `residual` is proportional to 1 / q, and 0 where the bound
+    determines q.
     """
     xp = array_namespace(residual)
-    least = xp.clip(MIN_NOISE * squares, min=_TINY)
     q = xp.maximum(residual, least) / nu_W
     return q, xp.where(residual > least, 1.0 / q, 0.0)
 
@@ -90,9 +95,19 @@ class Evidence(Criterion):
 
     @cached_property
     def share(self) -> Array:
+        """`share_on_host`, on the device of the rows."""
+        return self.rows.place(self.share_on_host)
+
+    @cached_property
+    def share_on_host(self) -> Array:
         """Weights of the targets in the mean: zero for targets that are zero in all rows, and equal for all others."""
         varies = (self.squares > 0).astype(np.float64)
-        return self.rows.place(varies / max(1.0, float(np.sum(varies))))
+        return varies / max(1.0, float(np.sum(varies)))
+
+    @cached_property
+    def least(self) -> Array:
+        """The smallest residual of each target (see `least_residual`)."""
+        return self.rows.place(least_residual(self.squares))
 
     def _exact(self, B: Array, reg_lambda: float) -> tuple[Array, Array, Array, Array]:
         W, P, share = self.rows.total_weight, project(self.placed_centers, B), self.share
@@ -103,7 +118,7 @@ class Evidence(Criterion):
         inverse, log_det, alpha = inverse_and_log_det(add_to_diagonal(copy_array(K), noise), self._Y)
         explained = xp.astype(xp.sum(self._Y * alpha, axis=0), share.dtype, copy=False)
         squares = xp.astype(xp.sum(self._w[:, None] * self._Y * self._Y, axis=0), share.dtype, copy=False)
-        q, inverse_q = signal_variance(nu * explained, squares, nu * W)
+        q, inverse_q = signal_variance(nu * explained, least_residual(squares), nu * W)
         # A row with weight w has the same effect as w repeated rows. The log determinant for all W repeated rows is
         # computed from the matrix of the distinct rows. Each distinct row adds log(w), and each further repetition adds
         # log(nu).
@@ -139,24 +154,23 @@ class Evidence(Criterion):
         minimum on a grid of log nu is refined.
         """
         W, c = self.rows.total_weight, self.n_centers
-        share = np.asarray(self.rows.fetch(self.share)[0])
+        share, least = self.share_on_host, least_residual(self.squares)
         eigenvalues = np.maximum(eigenvalues, 0.0)
         slack = max(kappa_sum - float(np.sum(eigenvalues)), 0.0)
 
         def bound(log_nu: Array | float) -> Array:
             nu = np.exp(np.atleast_1d(log_nu))
             shifted = eigenvalues + nu[:, None]
-            q, _ = signal_variance(self.squares - (1.0 / shifted) @ squares, self.squares, nu[:, None] * W)
+            q, _ = signal_variance(self.squares - (1.0 / shifted) @ squares, least, nu[:, None] * W)
             log_det = np.sum(np.log(shifted), axis=1) + (W - c) * np.log(nu)
             return np.log(q) @ share / 2.0 + log_det / (2.0 * W) + slack / (2.0 * nu * W)
 
         def slope(log_nu: float) -> float:
             nu = math.exp(log_nu)
-            shifted = (eigenvalues + nu)[:, None]
-            residual = self.squares - np.sum(squares / shifted, axis=0)
-            _, inverse_q = signal_variance(residual, self.squares, nu * W)
-            by_scale = share @ (np.sum(squares / shifted**2, axis=0) * inverse_q / W - 1.0)
-            return float(by_scale + (np.sum(nu / shifted) + W - c - slack / nu) / W)
+            inverse = 1.0 / (eigenvalues + nu)
+            _, inverse_q = signal_variance(self.squares - inverse @ squares, least, nu * W)
+            by_scale = share @ (inverse**2 @ squares * inverse_q / W - 1.0)
+            return float(by_scale + (nu * np.sum(inverse) + W - c - slack / nu) / W)
 
         grid = np.linspace(math.log(LAMBDA_BOUNDS[0] * W), math.log(self.most_lambda * W), _GRID)
         on_grid = bound(grid)
@@ -179,7 +193,7 @@ class Evidence(Criterion):
         kernel = self.kernel
         xp = array_namespace(B)
         squares = self.rows.place(self.squares)
-        q, inverse_q = signal_variance(squares - white.fitted, squares, nu * W)
+        q, inverse_q = signal_variance(squares - white.fitted, self.least, nu * W)
         slack = white.kappa_sum - xp.sum(white.VV.diagonal())
         log_det = 2.0 * xp.sum(xp.log(white.S_factor.diagonal())) + (W - c) * math.log(nu)
         value = (share @ xp.log(q)) / 2.0 + log_det / (2.0 * W) + slack / (2.0 * nu * W)

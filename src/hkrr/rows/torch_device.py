@@ -22,6 +22,9 @@ from hkrr.rows.in_memory import InMemoryRows
 # Maximum size in bytes of the largest array that a block function computes, for each type of device. It determines the
 # number of rows in a block. On a GPU, arrays of this size keep the device busy and are small compared to its memory.
 _BLOCK_BYTES = {"cuda": 1 << 30, "cpu": 5 << 20}
+# If the largest array of a block function for all rows is at most this size, the free GPU memory is not queried, because
+# the query takes longer than the computation.
+_SMALL_BYTES = 256 << 20
 # Assumed number of arrays of maximum size that a block function keeps in memory at the same time.
 _ARRAYS_AT_ONCE = 6
 # Fraction of the free GPU memory that the arrays of a block function may use.
@@ -201,7 +204,7 @@ class TorchRows(Rows):
             return self._block_size
         row = 8 * max(width, self.n_features)
         limit = _BLOCK_BYTES.get(self.device.type, _BLOCK_BYTES["cuda"])
-        if self.device.type == "cuda":
+        if self.device.type == "cuda" and row * self.n_rows > _SMALL_BYTES:
             free = torch.cuda.mem_get_info(self.device)[0] + _reserved(self.device)
             limit = min(limit, int(_SHARE_FOR_BLOCKS * free) // _ARRAYS_AT_ONCE)
         return max(_MIN_BLOCK_ROWS, limit // row)
