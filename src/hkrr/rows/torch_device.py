@@ -22,7 +22,7 @@ from hkrr.rows.in_memory import InMemoryRows
 # Maximum size in bytes of the largest array that a block function computes, for each type of device. It determines the
 # number of rows in a block. On a GPU, arrays of this size keep the device busy and are small compared to its memory.
 _BLOCK_BYTES = {"cuda": 1 << 30, "cpu": 5 << 20}
-# If the largest array of a block function for all rows is at most this size, the free GPU memory is not queried, because
+# The free GPU memory is not queried if the largest array of a block function for all rows is at most this size, because
 # the query takes longer than the computation.
 _SMALL_BYTES = 256 << 20
 # Assumed number of arrays of maximum size that a block function keeps in memory at the same time.
