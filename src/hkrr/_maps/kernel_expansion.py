@@ -16,6 +16,7 @@ from hkrr._base.linear_algebra import Array, project
 from hkrr.kernels import Kernel
 from hkrr.kernels.expansion_values import expand, expand_latent
 from hkrr.rows import Rows
+from hkrr.rows.column_transform import ColumnTransform
 
 
 @dataclass(frozen=True)
@@ -24,10 +25,11 @@ class KernelExpansion:
 
     kernel: Kernel
     B: Array  # (d, D): the map from inputs to latent points; (D,): the diagonal of a diagonal map
-    centers: Array  # (c, D), in the original units of X
+    centers: Array  # (c, D), in the units of X, after the transform of the columns, if any
     alpha: Array  # (c,) or (c, n_targets)
     intercept: float | Array = 0.0  # a number, or an array (n_targets,)
     x_offset: Array | None = None  # (D,), subtracted from X and the centers before the map is applied; None: zero
+    transform: ColumnTransform | None = None  # transform of the columns of X (not of the centers)
 
     @property
     def latent_centers(self) -> Array:
@@ -35,7 +37,7 @@ class KernelExpansion:
         return self.latent(self.centers)
 
     def latent(self, X: Array) -> Array:
-        """Return the latent points ``B (x - o)`` of points x in the original units."""
+        """Return the latent points ``B (x - o)`` of points x in the units of the centers."""
         return project(X if self.x_offset is None else X - self.x_offset, self.B)
 
     def at_latent(self, P: Array) -> Array:
@@ -43,16 +45,17 @@ class KernelExpansion:
         return expand_latent(self.kernel, P, self.latent_centers, self.alpha) + self.intercept
 
     def at(self, X: Array) -> Array:
-        """Return the values at points in memory. One kernel matrix is computed for all points."""
+        """Return the values at points in the units of the centers. One kernel matrix is computed for all points."""
         return self.at_latent(self.latent(X))
 
     def of_rows(self, rows: Rows) -> Array:
-        """Return the values at all rows of a row source, computed block by block."""
+        """Return the values at all rows of a row source, computed block by block. X is in its original units."""
         kernel, C = self.kernel, self.latent_centers
 
         def block(X: Array, Y: Array, w: Array | None, B: Array, C: Array, alpha: Array, b: Array) -> tuple[Array]:
             return (expand(kernel, X, B, C, alpha) + b,)
 
         small = (self.B, C, self.alpha, np.atleast_1d(self.intercept))
-        rows = rows if self.x_offset is None else rows.with_coordinates(self.x_offset, None, None)
+        if self.x_offset is not None:
+            rows = rows.with_coordinates(self.x_offset, None, None, self.transform)
         return rows.map(block, len(C), *(rows.place(array) for array in small))

@@ -27,6 +27,7 @@ from hkrr import kernels
 from hkrr._base.linear_algebra import Array
 from hkrr._base.resume_journal import RunRecord
 from hkrr._storage.safetensors_format import Refusal
+from hkrr.rows.column_transform import ColumnTransform
 from hkrr.rows.standardize import Moments
 from hkrr.solvers import SOLVERS, Result, State
 
@@ -36,7 +37,8 @@ T = TypeVar("T")
 _SETTINGS: tuple[Any, ...] = (*map(type, kernels.KERNELS.values()), *SOLVERS.values())
 # The classes that a file may contain, by name: kernels and solvers (`_SETTINGS`), whose fields are plain values, and
 # records of results, whose fields can be of any storable type. `storable` adds further classes.
-_OBJECTS: dict[str, Any] = {cls.__name__: cls for cls in (*_SETTINGS, Result, State, RunRecord, Moments)}
+_RECORDS: tuple[Any, ...] = (Result, State, RunRecord, Moments, ColumnTransform)
+_OBJECTS: dict[str, Any] = {cls.__name__: cls for cls in (*_SETTINGS, *_RECORDS)}
 _SPLITTERS: dict[str, Any] = {
     "KFold": (KFold, ("n_splits", "shuffle", "random_state")),
     "ShuffleSplit": (ShuffleSplit, ("n_splits", "test_size", "train_size", "random_state")),

@@ -25,8 +25,9 @@ from hkrr.estimators.search.search_stages import SAMPLE_ROWS
 from hkrr.estimators.search.stacking import Stacking
 from hkrr.estimators.search.time_budget import TimeBudget
 from hkrr.kernels import KERNELS, Kernel
-from hkrr.rows import Rows
+from hkrr.rows import InMemoryRows, Rows
 from hkrr.rows.base import largest_target, targets, weights
+from hkrr.rows.column_transform import ColumnTransform
 from hkrr.rows.open_inputs import is_external
 from hkrr.rows.standardize import Moments, standardize
 from hkrr.rows.weights import (
@@ -149,9 +150,10 @@ class SearchInputMixin(Regressor):
         sample = sample.on_threads(n_threads)
 
         def fit_candidate(candidate: Candidate, omega: Array | None) -> MapModel:
-            robust, y_offset = robust_rows(sample, sample, candidate, omega)
+            rows = problem.of(candidate).rows
+            robust, y_offset = robust_rows(rows, rows, candidate, omega)
             fit = quick_fit(robust.in_memory(), candidate, with_uncertainty=False)
-            return self._quick_model(candidate, fit, scaling.shifted(y_offset), loaded.one_target)
+            return self._quick_model(candidate, fit, plan.scaling_of(candidate).shifted(y_offset), loaded.one_target)
 
         callbacks: tuple[SearchCallback, ...] = tuple(self.callbacks or ())
         budget = TimeBudget(rows, self.time_limit, began, reading, n_threads)
@@ -170,8 +172,17 @@ class SearchInputMixin(Regressor):
             progress=Progress(callbacks, began, fit_candidate, self.verbose),
             place=rows.to_device,
             stacking=self._stacking,
+            ranks=self._normal_scores(sample, scaling),
         )
-        return FitPlan(rows, scaling, problem, budget, n_centers)
+        plan = FitPlan(rows, scaling, problem, budget, n_centers)
+        return plan
+
+    def _normal_scores(self, sample: InMemoryRows, scaling: Moments) -> ColumnTransform | None:
+        """Return the transform of the columns to normal scores. Only ensembles use it."""
+        if self._stacking is None or not self.scale_features:
+            return None
+        found = ColumnTransform.to_normal_scores(sample.arrays[0], scaling.x_mean, scaling.x_scale)
+        return found if np.any(found.ranked) else None
 
     def _count_final_centers(self, n_rows: int) -> int:
         """Return the number of centers of the final fit."""

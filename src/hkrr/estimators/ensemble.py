@@ -25,7 +25,7 @@ from hkrr.estimators.search.candidates import Candidate
 from hkrr.estimators.search.final_fit import FinalFit
 from hkrr.estimators.search.path_table import path_table
 from hkrr.estimators.search.progress import SearchCallback
-from hkrr.estimators.search.search_and_refit import SelectedMembers, select_members
+from hkrr.estimators.search.search_and_refit import FitPlan, SelectedMembers, select_members
 from hkrr.estimators.search.stacking import LEAST_SQUARES
 from hkrr.rows import Rows
 from hkrr.rows.standardize import Moments
@@ -141,7 +141,7 @@ class HyperKernelEnsemble(SummaryMixin, SearchInputMixin):
             with checkpointing(self, loaded.rows) as rng:
                 plan = self._prepare(loaded, None, rng, began)
                 members = select_members(plan, keep_best=self.checkpoint is not None)
-                self._store_members(members, plan.scaling, loaded.one_target)
+                self._store_members(members, plan, loaded.one_target)
                 first = members.fits[0]
                 self.path_ = path_table(first.candidates, plan.rows.total_weight)
                 self.__dict__.pop("diagnostics_", None)
@@ -159,12 +159,12 @@ class HyperKernelEnsemble(SummaryMixin, SearchInputMixin):
     def _selects_kernel(self) -> bool:
         return True
 
-    def _store_members(self, members: SelectedMembers, scaling: Moments, one_target: bool) -> None:
+    def _store_members(self, members: SelectedMembers, plan: FitPlan, one_target: bool) -> None:
         """Set the members, their weights and the uncertainty of their sum."""
         self.members_ = []
         for one in members.fits:
             member = self._member(one.winner)
-            member._store_selected(one.winner, one.fit, scaling, one.y_offset, one_target)
+            member._store_selected(one.winner, one.fit, plan.scaling_of(one.winner), one.y_offset, one_target)
             self.members_.append(member)
         self.weights_ = members.weights
         self.intercept_ = self.members_[0].intercept_

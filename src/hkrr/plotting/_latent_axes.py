@@ -42,7 +42,8 @@ def direction_axis(model: OneMapRegressor, names: list[str], k: int) -> tuple[fl
     table, row = map_row(loadings(model), k), map_row(model.map_, k)
     used = np.flatnonzero(row)
     if len(used) == 1:
-        return float(row[used[0]]), short(names[used[0]])
+        is_ranked = model.column_transform_ is not None and model.column_transform_.ranked[used[0]]
+        return float(row[used[0]]), short(names[used[0]]) + (" (normal score)" if is_ranked else "")
     order = np.argsort(-np.abs(table), kind="stable")[: min(3, len(used))]
     terms = " ".join(f"{'+' if table[j] >= 0 else '−'}{abs(table[j]):.2f} {short(names[j])}" for j in order)
     return 1.0, f"direction {k + 1}\n{terms}{' …' if len(used) > len(order) else ''}"
@@ -63,9 +64,13 @@ def rows_at(model: OneMapRegressor, Z: Array) -> Array:
     """
     B, typical = model.map_, np.median(model.centers_, axis=0)
     if B.ndim == 1:
-        return np.where(B != 0, Z / np.where(B != 0, B, 1.0), typical)
+        return _original(model, np.where(B != 0, Z / np.where(B != 0, B, 1.0), typical))
     # Distances are measured in standardized coordinates, so that x does not depend on the units of the columns.
     scale = column_stds(model)
     scale = np.where(scale > 0, scale, 1.0)
-    rows: Array = typical + ((Z - B @ typical) @ np.linalg.pinv(B * scale).T) * scale
-    return rows
+    return _original(model, typical + ((Z - B @ typical) @ np.linalg.pinv(B * scale).T) * scale)
+
+
+def _original(model: OneMapRegressor, rows: Array) -> Array:
+    """Return rows in the original units of X, given rows in the units of the centers."""
+    return rows if model.column_transform_ is None else model.column_transform_.inverse(rows)

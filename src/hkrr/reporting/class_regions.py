@@ -16,6 +16,7 @@ from scipy.spatial import cKDTree
 from hkrr._base.linear_algebra import project
 from hkrr._maps import ShapeName
 from hkrr.estimators.classification.classifier import latent_probabilities
+from hkrr.estimators.fitted.fitted_attributes import transformed_columns
 from hkrr.reporting.class_input import ClassInput
 from hkrr.reporting.directions import Directions
 from hkrr.reporting.link_function import FAR, NEAR, grid, rounded
@@ -62,7 +63,7 @@ def describe_regions(data: ClassInput, found: Directions) -> ClassCurves | Class
     """Return the class probabilities over the directions, or None if the first member has no map of few directions."""
     if found.shape != ShapeName.FULL:
         return None
-    Z = project(data.X, data.model.map_)
+    Z = project(transformed_columns(data.model, data.X), data.model.map_)
     mean, spread = Z.mean(axis=0), Z.std(axis=0)
     spread = np.where(spread > 0, spread, 1.0)
     T = (Z - mean) / spread

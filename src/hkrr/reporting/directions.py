@@ -21,7 +21,7 @@ import numpy as np
 
 from hkrr._base.linear_algebra import project
 from hkrr._maps import ShapeName, map_row
-from hkrr.estimators.fitted.fitted_attributes import KernelAndMap, map_shape
+from hkrr.estimators.fitted.fitted_attributes import KernelAndMap, map_shape, transformed_columns
 from hkrr.estimators.fitted.importance import (
     direction_weights,
     has_single_columns,
@@ -91,8 +91,8 @@ class Directions:
 def describe_directions(data: ReportInput) -> Directions:
     """Return the directions of the model and the importances of its columns."""
     model, B, target = data.model, data.model.map_, data.target_index
-    rows = data.X[sample_indices(len(data.X), _GRADIENT_ROWS)]
-    effects = mean_slopes(model, rows, target) * project(data.X, B).std(axis=0)
+    rows = transformed_columns(model, data.X[sample_indices(len(data.X), _GRADIENT_ROWS)])
+    effects = mean_slopes(model, rows, target) * project(transformed_columns(model, data.X), B).std(axis=0)
     by_column = importances(model, target)
     if has_single_columns(model):
         effects = single_column_effects(model, by_column)

@@ -15,6 +15,7 @@ import numpy as np
 from scipy.spatial import cKDTree
 
 from hkrr._base.linear_algebra import Array, project
+from hkrr.estimators.fitted.fitted_attributes import transformed_columns
 from hkrr.reporting.directions import Directions
 from hkrr.reporting.report_input import RegressionInput, sample_indices
 
@@ -77,7 +78,7 @@ def link_values(data: RegressionInput, Z: Array) -> Array:
 
 def describe_link(data: RegressionInput, found: Directions) -> Link:
     """Return the curves and surfaces of g over the directions that change the prediction most."""
-    Z = project(data.X, data.model.map_)
+    Z = project(transformed_columns(data.model, data.X), data.model.map_)
     mean, spread = Z.mean(axis=0), Z.std(axis=0)
     spread = np.where(spread > 0, spread, 1.0)
     T = (Z - mean) / spread

@@ -11,6 +11,7 @@ from scipy.spatial import cKDTree
 from sklearn.metrics import r2_score
 
 from hkrr._base.linear_algebra import Array
+from hkrr.estimators.fitted.fitted_attributes import transformed_columns
 from hkrr.reporting.directions import Directions
 from hkrr.reporting.report_input import RegressionInput, ReportInput, sample_indices
 
@@ -139,7 +140,7 @@ def share_seen(data: ReportInput) -> float:
     """
     centers = data.model.centers_
     scale = np.where(np.ptp(centers, axis=0) > 0, centers.std(axis=0), np.inf)
-    rows = data.X / scale
+    rows = transformed_columns(data.model, data.X) / scale
     among_rows = _share_found(centers[sample_indices(len(centers), _MOST_COMPARED)] / scale, rows)
     among_centers = _share_found(rows[sample_indices(len(rows), _MOST_COMPARED)], centers / scale)
     return max(among_rows * min(1.0, len(centers) / len(rows)), among_centers)

@@ -23,6 +23,7 @@ from sklearn.utils.random import sample_without_replacement
 from hkrr._base.linear_algebra import Array, array_namespace
 
 if TYPE_CHECKING:
+    from hkrr.rows.column_transform import ColumnTransform
     from hkrr.rows.in_memory import InMemoryRows
 
 # Maximum number of rows for which `Rows.draw` uses NumPy's choice, which shuffles all indices.
@@ -31,6 +32,8 @@ _SHUFFLED_ROWS = 1_000_000
 # Type of a block function: fn(X_block, Y_block, weights or None, *small) returns a tuple of arrays. `Rows.sum` adds
 # these arrays over the blocks.
 BlockFunction = Callable[..., tuple[Any, ...]]
+# The arguments of `Rows.with_coordinates`: x_offset, x_scale, y_offset and transform.
+Coordinates = tuple[Array | None, Array | None, Array | None, "ColumnTransform | None"]
 
 
 class Rows(ABC):
@@ -137,8 +140,14 @@ class Rows(ABC):
         return self if self.n_counted <= n else self.sample(n, rng)
 
     @abstractmethod
-    def with_coordinates(self, x_offset: Array | None, x_scale: Array | None, y_offset: Array | None) -> Self:
-        """Return the same rows in the coordinates ``(X - x_offset) / x_scale`` and ``y - y_offset``.
+    def with_coordinates(
+        self,
+        x_offset: Array | None,
+        x_scale: Array | None,
+        y_offset: Array | None,
+        transform: ColumnTransform | None = None,
+    ) -> Self:
+        """Return the same rows in the coordinates ``(transform(X) - x_offset) / x_scale`` and ``y - y_offset``.
 
         X and y are the original data, regardless of the current coordinates. If an argument is None, the corresponding
         operation is omitted.

@@ -24,11 +24,10 @@ from distributed.comm.core import CommClosedError
 
 from hkrr._base.linear_algebra import Array
 from hkrr.exceptions import FitError
-from hkrr.rows.base import BlockFunction, Rows
+from hkrr.rows.base import BlockFunction, Coordinates, Rows
+from hkrr.rows.column_transform import ColumnTransform
 from hkrr.rows.in_memory import InMemoryRows
 
-# The arguments of `Rows.with_coordinates`: x_offset, x_scale and y_offset.
-Coordinates = tuple[Array | None, Array | None, Array | None]
 # The arrays X and Y of a partition.
 Part = tuple[Array, Array]
 # What a pass over the rows sends to the workers: the block function, its width, its small arrays, and the coordinates.
@@ -88,7 +87,7 @@ class DaskRows(Rows):
         self._starts = np.concatenate([[0], np.cumsum([n for n in lengths if n])]).astype(int)
         self.n_rows = self.n_counted = int(self._starts[-1])
         self.n_free_columns, self.total_weight = self.n_features, float(self.n_rows)
-        self._coordinates: Coordinates = (None, None, None)
+        self._coordinates: Coordinates = (None, None, None, None)
         for k, found in zip(np.flatnonzero(lengths), self._gather(self._on_parts(_find_nonfinite)), strict=True):
             if found:
                 array, row, column, value = found
@@ -123,9 +122,15 @@ class DaskRows(Rows):
         self._parts = [part for part, n in zip(parts, lengths, strict=True) if n]
         return lengths
 
-    def with_coordinates(self, x_offset: Array | None, x_scale: Array | None, y_offset: Array | None) -> DaskRows:
+    def with_coordinates(
+        self,
+        x_offset: Array | None,
+        x_scale: Array | None,
+        y_offset: Array | None,
+        transform: ColumnTransform | None = None,
+    ) -> DaskRows:
         other = copy.copy(self)
-        other._coordinates = (x_offset, x_scale, y_offset)
+        other._coordinates = (x_offset, x_scale, y_offset, transform)
         return other
 
     def sum(self, fn: BlockFunction, width: int = 1, *small: Array) -> tuple[Any, ...]:

@@ -10,7 +10,8 @@ from typing import Any, Literal
 import numpy as np
 
 from hkrr._base.linear_algebra import Array
-from hkrr.rows.base import BlockFunction, Rows, accumulate
+from hkrr.rows.base import BlockFunction, Coordinates, Rows, accumulate
+from hkrr.rows.column_transform import ColumnTransform
 from hkrr.rows.file_readers import Chunk, Source
 from hkrr.rows.in_memory import InMemoryRows
 
@@ -44,7 +45,7 @@ class FileRows(Rows):
         self._source, self._block_size, self.n_threads = source, block_size, n_threads
         self.n_features = self.n_free_columns = source.n_features
         self.n_targets = source.n_targets
-        self._coordinates: tuple[Array | None, Array | None, Array | None] = (None, None, None)
+        self._coordinates: Coordinates = (None, None, None, None)
 
     @property
     def n_rows(self) -> int:  # type: ignore[override]  # a property, because counting may require reading the file
@@ -58,9 +59,15 @@ class FileRows(Rows):
     def total_weight(self) -> float:  # type: ignore[override]  # a property, like n_rows
         return float(self.n_rows)
 
-    def with_coordinates(self, x_offset: Array | None, x_scale: Array | None, y_offset: Array | None) -> FileRows:
+    def with_coordinates(
+        self,
+        x_offset: Array | None,
+        x_scale: Array | None,
+        y_offset: Array | None,
+        transform: ColumnTransform | None = None,
+    ) -> FileRows:
         other = copy.copy(self)
-        other._coordinates = (x_offset, x_scale, y_offset)
+        other._coordinates = (x_offset, x_scale, y_offset, transform)
         return other
 
     def sum(self, fn: BlockFunction, width: int = 1, *small: Array) -> tuple[Any, ...]:

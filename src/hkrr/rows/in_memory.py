@@ -13,6 +13,7 @@ import numpy as np
 from hkrr._base.linear_algebra import Array
 from hkrr._base.threads import in_pool_thread, pool, single_threaded_blas
 from hkrr.rows.base import BlockFunction, Rows, accumulate
+from hkrr.rows.column_transform import ColumnTransform
 
 # Maximum size in bytes of the largest array that a block function computes. It determines the number of rows in a
 # block. A few arrays of this size fit in the cache of a core. docs/performance.md has the measurements.
@@ -97,6 +98,7 @@ class InMemoryRows(Rows):
         self._Y = y[:, None] if y.ndim == 1 else y
         self._weight = sample_weight
         self._x_offset, self._x_scale, self._y_offset = x_offset, x_scale, y_offset
+        self._transform: ColumnTransform | None = None
         self._block_size, self.n_threads = block_size, n_threads
         self.n_rows, self.n_features = X.shape
         self.n_counted = self.n_rows if sample_weight is None else int(np.count_nonzero(sample_weight))
@@ -116,6 +118,8 @@ class InMemoryRows(Rows):
 
     def _coordinates(self, X: Array) -> Array:
         X = X.astype(np.float64, copy=False)
+        if self._transform is not None:
+            X = self._transform(X)
         if self._x_offset is not None:
             X = X - self._x_offset
         if self._x_scale is not None:
@@ -184,9 +188,16 @@ class InMemoryRows(Rows):
         varying = np.flatnonzero(np.any(X[0] != X, axis=0))
         return (varying[:, None] == np.arange(self.n_features)).astype(np.float64)
 
-    def with_coordinates(self, x_offset: Array | None, x_scale: Array | None, y_offset: Array | None) -> InMemoryRows:
+    def with_coordinates(
+        self,
+        x_offset: Array | None,
+        x_scale: Array | None,
+        y_offset: Array | None,
+        transform: ColumnTransform | None = None,
+    ) -> InMemoryRows:
         other = copy.copy(self)
         other._x_offset, other._x_scale, other._y_offset = x_offset, x_scale, y_offset
+        other._transform = transform
         return other
 
     def reweighted(self, factors: Array) -> InMemoryRows:
@@ -232,7 +243,7 @@ class InMemoryRows(Rows):
         """Return rows with the given arrays, and with the offsets, scales and settings of these rows."""
         other = InMemoryRows(X, Y, weight, block_size=self._block_size, n_threads=self.n_threads)
         other.n_free_columns, other._row_space = self.n_free_columns, self._row_space
-        return other.with_coordinates(self._x_offset, self._x_scale, self._y_offset)
+        return other.with_coordinates(self._x_offset, self._x_scale, self._y_offset, self._transform)
 
     def sum(self, fn: BlockFunction, width: int = 1, *small: Array) -> tuple[Any, ...]:
         def work(blocks: list[slice]) -> tuple[Any, ...]:

@@ -9,6 +9,7 @@ import numpy as np
 
 from hkrr._base.linear_algebra import Array
 from hkrr.rows.base import BlockFunction, Rows
+from hkrr.rows.column_transform import ColumnTransform
 from hkrr.rows.in_memory import InMemoryRows
 
 # Function of X, Y and small arrays. For a block of n rows, it returns an array (n,) of factors, which multiply the
@@ -76,7 +77,13 @@ class ReweightedRows(Rows):
         weight = self._scale * self._factors(X, Y, *(self.fetch(array)[0] for array in self._small))
         return rows.with_weights(weight if w is None else w * weight, self.y_mean)
 
-    def with_coordinates(self, x_offset: Array | None, x_scale: Array | None, y_offset: Array | None) -> ReweightedRows:
+    def with_coordinates(
+        self,
+        x_offset: Array | None,
+        x_scale: Array | None,
+        y_offset: Array | None,
+        transform: ColumnTransform | None = None,
+    ) -> ReweightedRows:
         raise NotImplementedError(
             "ReweightedRows have fixed offsets and scales; call with_coordinates on the rows before reweighting them"
         )

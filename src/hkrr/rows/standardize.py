@@ -15,6 +15,7 @@ from hkrr._base.linear_algebra import EPS, Array
 from hkrr._base.resume_journal import step
 from hkrr.exceptions import FitError
 from hkrr.rows import Rows
+from hkrr.rows.column_transform import ColumnTransform
 
 # `_rounded` does not round values whose scale is at most this number, because the rounding unit could be subnormal.
 _SMALLEST = 2.0**-900
@@ -30,17 +31,27 @@ class Moments:
     x_scale: Array  # standard deviations of the columns of X; 1 for constant columns
     constant: Array  # boolean mask of the columns of X that are constant up to rounding
     y_mean: Array
+    # A transform of the columns before they are standardized. None means no transform.
+    transform: ColumnTransform | None = None
 
     def coordinates(self, points: Array) -> Array:
         """Return points in standardized coordinates. Constant columns become zero."""
+        points = points if self.transform is None else self.transform(points)
         return np.where(self.constant, 0.0, (points - self.x_mean) / self.x_scale)
 
     def shifted(self, y_offset: Array | None) -> Moments:
         """Return the moments with `y_offset` added to the mean of y, or unchanged if `y_offset` is None."""
         return self if y_offset is None else replace(self, y_mean=self.y_mean + y_offset)
 
+    def transformed(self, transform: ColumnTransform | None) -> Moments:
+        """Return the moments for transformed columns, which need no standardization, or unchanged moments."""
+        if transform is None:
+            return self
+        ones = np.ones_like(self.x_mean)
+        return replace(self, x_mean=0.0 * ones, x_scale=ones, transform=transform)
+
     def original(self, points: Array) -> Array:
-        """Return points in the original units of X, given their standardized coordinates."""
+        """Return points in the units of X (after the transform, if any), given their standardized coordinates."""
         return points * self.x_scale + self.x_mean
 
 

@@ -16,7 +16,8 @@ import numpy as np
 import torch
 
 from hkrr._base.linear_algebra import Array
-from hkrr.rows.base import BlockFunction, Rows, accumulate
+from hkrr.rows.base import BlockFunction, Coordinates, Rows, accumulate
+from hkrr.rows.column_transform import ColumnTransform, interpolate
 from hkrr.rows.in_memory import InMemoryRows
 
 # Maximum size in bytes of the largest array that a block function computes, for each type of device. It determines the
@@ -76,8 +77,9 @@ class TorchRows(Rows):
         Y = y[:, None] if y.ndim == 1 else y
         self._resident = self._fits(X, Y)
         self._X, self._Y, self._weight = (self._keep(array) for array in (X, Y, sample_weight))
-        self._raw_coordinates = (x_offset, x_scale, y_offset)
+        self._raw_coordinates: Coordinates = (x_offset, x_scale, y_offset, None)
         self._coordinates = self._placed(x_offset, x_scale, y_offset)
+        self._transform: tuple[Any, ...] | None = None  # the arrays of the transform, on the device
         self._reduced_sizes: dict[int, int] = {}  # for each width, the block size reduced after running out of memory
         self.n_rows, self.n_features = X.shape
         self.n_free_columns, self.n_targets = self.n_features, int(self._Y.shape[1])
@@ -89,10 +91,17 @@ class TorchRows(Rows):
         """Return the bytes of the tensors. Dask uses this size to decide which data to move between workers."""
         return sum(tensor.nbytes for tensor in (self._X, self._Y, self._weight) if tensor is not None)
 
-    def with_coordinates(self, x_offset: Array | None, x_scale: Array | None, y_offset: Array | None) -> TorchRows:
+    def with_coordinates(
+        self,
+        x_offset: Array | None,
+        x_scale: Array | None,
+        y_offset: Array | None,
+        transform: ColumnTransform | None = None,
+    ) -> TorchRows:
         other = copy.copy(self)
-        other._raw_coordinates = (x_offset, x_scale, y_offset)
+        other._raw_coordinates = (x_offset, x_scale, y_offset, transform)
         other._coordinates = self._placed(x_offset, x_scale, y_offset)
+        other._transform = None if transform is None else self._placed(*transform.arrays)
         return other
 
     def with_normalized_weights(self) -> TorchRows:
@@ -105,12 +114,12 @@ class TorchRows(Rows):
     def reweighted(self, factors: Array) -> TorchRows:
         weight = torch.as_tensor(factors, dtype=torch.float64, device=self._Y.device)
         weight = weight if self._weight is None else self._weight.to(torch.float64) * weight
-        x_offset, x_scale, y_offset = self._raw_coordinates
+        x_offset, x_scale, y_offset, transform = self._raw_coordinates
         if y_offset is not None:
             # The first row is subtracted, so that the mean of a constant target has no rounding error.
             first = self._Y[0].to(torch.float64)
             y_offset = (first + (weight @ (self._Y.to(torch.float64) - first)) / torch.sum(weight)).cpu().numpy()
-        other = self.with_coordinates(x_offset, x_scale, y_offset)
+        other = self.with_coordinates(x_offset, x_scale, y_offset, transform)
         other._weight = weight * (self.total_weight / float(torch.sum(weight)))
         return other
 
@@ -188,6 +197,8 @@ class TorchRows(Rows):
     def _in_coordinates(self, X: Any, Y: Any, w: Any) -> tuple[Any, Any, Any]:
         x_offset, x_scale, y_offset = self._coordinates
         X, Y = self.place(X), self.place(Y)
+        if self._transform is not None:
+            X = interpolate(X, *self._transform)
         if x_offset is not None:
             X = X - x_offset
         if x_scale is not None:

@@ -21,6 +21,7 @@ from hkrr._base.checks import check_choice
 from hkrr._storage.safetensors_format import Refusal
 from hkrr.estimators.fitted.posterior import packed_length
 from hkrr.kernels import Kernel
+from hkrr.rows.column_transform import ColumnTransform
 from hkrr.rows.standardize import Moments
 from hkrr.solvers import Result
 from hkrr.tables import TableClassifier, TableRegressor
@@ -264,6 +265,18 @@ def moments(name: str, value: Any, sizes: Sizes) -> None:
     floats("D", positive=True)(f"{name}.x_scale", value.x_scale, sizes)
     numeric("D", kinds="b")(f"{name}.constant", value.constant, sizes)
     floats("one target")(f"{name}.y_mean", value.y_mean, sizes)
+
+
+def column_transform(name: str, value: Any, sizes: Sizes) -> None:
+    """Check `ColumnTransform`: for each column, knots and values in increasing order, and the range of the knots."""
+    if not isinstance(value, ColumnTransform):
+        raise Refusal(f"{name} is not an object of class ColumnTransform")
+    floats("D", "knots")(f"{name}.knots", value.knots, sizes)
+    floats("D", "knots")(f"{name}.values", value.values, sizes)
+    numeric("D", kinds="b")(f"{name}.ranked", value.ranked, sizes)
+    steps = np.diff(value.knots, axis=1), np.diff(value.values, axis=1)
+    if value.knots.shape[1] < 2 or any(np.any(step < 0) for step in steps):
+        raise Refusal(f"{name} is not monotone")
 
 
 def record(cls: Any) -> Check:

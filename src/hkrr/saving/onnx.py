@@ -21,6 +21,7 @@ from hkrr.baselines._kernel_expansion_regressor import KernelExpansionRegressor
 from hkrr.estimators.ensemble import HyperKernelEnsemble
 from hkrr.estimators.fitted.base import MapModel
 from hkrr.estimators.ridge_cv import HyperKernelRidgeCV
+from hkrr.rows.column_transform import ColumnTransform
 
 # Versions of the ONNX operators and of the ONNX file format. All recent ONNX runtimes support them.
 _OPSET, _IR = 17, 8
@@ -132,6 +133,8 @@ def _weighted_sum(graph: _Graph, model: HyperKernelEnsemble, X: str) -> str:
 
 def _prediction(graph: _Graph, model: MapModel | KernelExpansionRegressor, X: str) -> str:
     """Add nodes that compute the predictions of a single kernel expansion, and return the name of their output."""
+    if isinstance(model, MapModel) and model.column_transform_ is not None:
+        X = _transformed(graph, model.column_transform_, X)
     P, B = graph.add("Sub", X, model.x_offset_), model.map_ if isinstance(model, MapModel) else model.components_
     P = graph.add("Mul", P, B) if B.ndim == 1 else graph.add("MatMul", P, B.T)
     K = _kernel(graph, model.kernel_, P, project(model.centers_ - model.x_offset_, B))
@@ -140,6 +143,23 @@ def _prediction(graph: _Graph, model: MapModel | KernelExpansionRegressor, X: st
         # The operator Clip supports only one bound for all targets, but each target has its own bound.
         y = graph.add("Min", graph.add("Max", y, np.negative(model.truncation_)), model.truncation_)
     return y
+
+
+def _transformed(graph: _Graph, transform: ColumnTransform, X: str) -> str:
+    """Add nodes that transform the columns, and return the name of their output.
+
+    Between two knots, a function increases by the clipped distance from the left knot times its slope. The first and
+    the last segment of a column that is only standardized are not clipped.
+    """
+    knots, values = transform.knots, transform.values
+    width = np.diff(knots, axis=1)
+    slope = np.diff(values, axis=1) / np.where(width > 0, width, 1.0)
+    least, most = np.zeros_like(width), width.copy()
+    linear = ~transform.ranked
+    least[linear, 0], most[linear, -1] = -np.inf, np.inf
+    distance = graph.add("Sub", graph.add("Unsqueeze", X, [2]), knots[:, :-1])
+    distance = graph.add("Min", graph.add("Max", distance, least), most)
+    return graph.add("Add", graph.add("ReduceSum", graph.add("Mul", distance, slope), [2], keepdims=0), values[:, 0])
 
 
 def _kernel(graph: _Graph, kernel: kernels.Kernel, P: str, C: Array) -> str:

@@ -296,6 +296,7 @@ _SEARCHED: dict[str, Check] = {
     **_MAP,
     "map_shape_": _SHAPE,
     "spectrum_": floats("width"),
+    "column_transform_": checks.column_transform,
     "path_": checks.table,
     "cv_results_": checks.table,
 }

@@ -9,9 +9,8 @@ from hkrr._storage.checkpoint import best_model_so_far
 from hkrr.estimators._search_mixin import CheckedData
 from hkrr.estimators.classification.class_link import LOG_LOSS
 from hkrr.estimators.ensemble import HyperKernelEnsemble
-from hkrr.estimators.search.search_and_refit import LeftOutPredictions, SelectedMembers, SelectedModel
+from hkrr.estimators.search.search_and_refit import FitPlan, LeftOutPredictions, SelectedMembers, SelectedModel
 from hkrr.rows import Rows
-from hkrr.rows.standardize import Moments
 
 
 class ClassScores(HyperKernelEnsemble):
@@ -43,8 +42,8 @@ class ClassScores(HyperKernelEnsemble):
         del self._left_out  # fitted models neither keep nor save it
         return left_out, stopped
 
-    def _store_members(self, members: SelectedMembers, scaling: Moments, one_target: bool) -> None:
-        super()._store_members(members, scaling, one_target)
+    def _store_members(self, members: SelectedMembers, plan: FitPlan, one_target: bool) -> None:
+        super()._store_members(members, plan, one_target)
         self._left_out = members.left_out
 
     def _diagnose(self, selected: SelectedModel, loaded: CheckedData, predict: Callable[[Rows], Array]) -> None:

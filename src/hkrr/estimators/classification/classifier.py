@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, ClassNamePrefixFeatures
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from hkrr._base.checks import require_finite
-from hkrr._base.linear_algebra import Array, project
+from hkrr._base.linear_algebra import Array
 from hkrr._maps import ShapeName
 from hkrr._storage.checkpoint import FitInterrupted
 from hkrr.estimators.classification.class_link import ClassLink, fit_link
@@ -24,6 +24,7 @@ from hkrr.estimators.classification.logistic_refinement import RefinementProblem
 from hkrr.estimators.classification.summary import summarize_classifier
 from hkrr.estimators.fitted.base import fitting
 from hkrr.estimators.fitted.diagnostics import Diagnostics, fit_warnings_silenced
+from hkrr.estimators.fitted.fitted_attributes import transformed_columns
 from hkrr.estimators.fitted.summary import Summary, SummaryMixin
 from hkrr.estimators.ridge_cv import HyperKernelRidgeCV
 from hkrr.estimators.search.progress import SearchCallback
@@ -204,6 +205,7 @@ class HyperKernelClassifier(
                 # Merged rows are sorted, so repeated rows and weights give the same held-out rows.
                 merged, merged_labels, total = merge_identical(X, labels, weight)
                 rows = merged, np.argmax(merged_labels, axis=1), normalize_weights(total)
+            rows = transformed_columns(start, rows[0]), *rows[1:]
             refinable = RefinementProblem(start, *rows, len(self.classes_), deadline, self.verbose)
             refined = refine(refinable) if _has_few_directions(start) else None
             if refined is not None and refined[1].expected_log_loss < found.expected_log_loss:
@@ -346,7 +348,10 @@ class HyperKernelClassifier(
         return self.classes_[most_probable]
 
     def transform(self, X: Any) -> Array:
-        """Return the latent coordinates ``X @ components_.T``.
+        """Return the latent coordinates of the first member, ``X @ components_.T``.
+
+        If the first member transforms the columns (`column_transform_` is not None), X stands for the transformed
+        columns.
 
         Parameters
         ----------
@@ -359,7 +364,7 @@ class HyperKernelClassifier(
         """
         check_is_fitted(self)
         X = validate_data(self, X, reset=False, dtype=[np.float64, np.float32])
-        return project(X, self.members_[0].map_.astype(X.dtype, copy=False))
+        return np.asarray(self.members_[0].transform(X))
 
 
 def with_first_member(model: HyperKernelClassifier) -> HyperKernelClassifier:

@@ -26,7 +26,7 @@ from hkrr._maps import canonical_map
 from hkrr._storage.checkpoint import restored_on_failure
 from hkrr.estimators.fitted.conformal import Uncertainty
 from hkrr.estimators.fitted.diagnostics import Diagnostics, issue_warnings
-from hkrr.estimators.fitted.fitted_attributes import kernel_expansion
+from hkrr.estimators.fitted.fitted_attributes import kernel_expansion, transformed_columns
 from hkrr.estimators.fitted.importance import FeatureImportancesMixin
 from hkrr.estimators.fitted.posterior import mean_and_variance
 from hkrr.estimators.fitted.summary import SummaryMixin
@@ -261,6 +261,8 @@ class MapModel(
     def transform(self, X: Any) -> Any:
         """Return the latent coordinates ``X @ components_.T``.
 
+        If the model transforms the columns (`column_transform_` is not None), X stands for the transformed columns.
+
         Parameters
         ----------
         X : array, data frame, tensor, path(s), callable or Dask collection
@@ -278,20 +280,27 @@ class MapModel(
                 return (project(X, B),)
 
             def of_rows(rows: Rows) -> Array:
+                rows = rows.with_coordinates(None, None, None, self.column_transform_)
                 return rows.map(latent, 1, rows.place(self.map_))
 
             tail, n_features = (len(self.map_),), self.n_features_in_
             return apply_to_external(X, self.transform, tail, of_rows, n_features=n_features, **self._input_options)
         X = validate_data(self, X, reset=False, dtype=[np.float64, np.float32])
-        return project(X, self.map_.astype(X.dtype, copy=False))
+        return project(transformed_columns(self, X).astype(X.dtype, copy=False), self.map_.astype(X.dtype, copy=False))
 
     def _store(self, result: Result, kernel: Kernel, centers: Array, scaling: Moments, one_target: bool) -> None:
-        """Set the fitted attributes: the map in canonical form, and all values in the original units of X."""
+        """Set the fitted attributes: the map in canonical form, and all values in the original units of X.
+
+        If the columns are transformed, the values are in the units of the transformed columns.
+        """
         B = np.where(scaling.constant, 0.0, result.B)
         self.map_, self.kernel_, self.singular_values_ = canonical_map(B, kernel, scaling.x_scale)
         self.gamma_ = self.kernel_.scale
         self.centers_ = scaling.original(centers)
         self.x_offset_ = scaling.x_mean
+        self.__dict__.pop("column_transform_", None)
+        if scaling.transform is not None:
+            self.column_transform_ = scaling.transform
         self.dual_coef_ = result.alpha[:, 0] if one_target else result.alpha
         self.intercept_ = float(scaling.y_mean[0]) if one_target else scaling.y_mean
         self.reg_lambda_ = result.reg_lambda

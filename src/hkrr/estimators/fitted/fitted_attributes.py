@@ -10,6 +10,7 @@ import numpy as np
 from hkrr._base.linear_algebra import Array
 from hkrr._maps import KernelExpansion, ShapeName
 from hkrr.kernels import Kernel, kernel_name
+from hkrr.rows.column_transform import ColumnTransform
 
 
 class FittedMap:
@@ -29,6 +30,8 @@ class FittedMap:
     reg_lambda_: float
     n_features_in_: int
     feature_names_in_: Array
+    # Only a search that compares kernels can set this attribute.
+    column_transform_: ColumnTransform | None = None
 
     @property
     def components_(self) -> Array:
@@ -51,8 +54,19 @@ Fitted = TypeVar("Fitted", bound=FittedMap)
 def kernel_expansion(model: FittedMap) -> KernelExpansion:
     """Return the fitted function: the predictions before truncation."""
     return KernelExpansion(
-        model.kernel_, model.map_, model.centers_, model.dual_coef_, model.intercept_, model.x_offset_
+        model.kernel_,
+        model.map_,
+        model.centers_,
+        model.dual_coef_,
+        model.intercept_,
+        model.x_offset_,
+        model.column_transform_,
     )
+
+
+def transformed_columns(model: FittedMap, X: Array) -> Array:
+    """Return X in the units of the centers: unchanged, or transformed if the model transforms the columns."""
+    return X if model.column_transform_ is None else model.column_transform_(X)
 
 
 def with_expansion(model: Fitted, function: KernelExpansion, singular_values: Array) -> Fitted:

@@ -39,7 +39,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from hkrr._base.checks import require_finite
 from hkrr._base.linear_algebra import Array, project, scaled_squared_distances
 from hkrr._maps import map_row
-from hkrr.estimators.fitted.fitted_attributes import FittedMap, kernel_expansion
+from hkrr.estimators.fitted.fitted_attributes import FittedMap, kernel_expansion, transformed_columns
 from hkrr.kernels import Coordinatewise, Kernel, Radial
 from hkrr.kernels.expansion_values import kernel_and_slopes
 
@@ -114,7 +114,7 @@ def average_gradient_outer_product(model: FittedMap, X: Any) -> Array:
     (2, array([0., 0., 1., 0., 0.]))
     """
     check_is_fitted(model)
-    X = validate_data(model, X, reset=False, dtype=np.float64)
+    X = transformed_columns(model, validate_data(model, X, reset=False, dtype=np.float64))
     B = math.sqrt(model.kernel_.scale) * model.map_
     M = _latent_outer_product(model, X, model.dual_coef_)
     G: Array = B[:, None] * M * B if B.ndim == 1 else B.T @ M @ B

@@ -114,7 +114,7 @@ def mean_and_variance(model: FittedMap, rows: Rows) -> Array:
     The first columns are the predictions of the targets. The last column is the variance divided by the scale s.
     This quotient is the same for all targets.
     """
-    rows = rows.with_coordinates(model.x_offset_, None, None)
+    rows = rows.with_coordinates(model.x_offset_, None, None, model.column_transform_)
     kernel, C = model.kernel_, kernel_expansion(model).latent_centers
     lower, G, root = posterior_factors(model)
     arrays = [model.map_, C, model.dual_coef_.reshape(len(C), -1), np.atleast_1d(model.intercept_), lower, root]

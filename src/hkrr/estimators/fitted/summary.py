@@ -34,7 +34,7 @@ _WIDTH = 78
 _DIRECTIONS_HEADING = "Directions: loadings of the standardized columns (% of the squared length)"
 _MEMBERS_HEADING = "Members, largest weight first"
 # Names of the columns of `Summary.members`.
-MEMBER_COLUMNS = ("weight", "kernel", "map", "directions", "centers")
+MEMBER_COLUMNS = ("weight", "kernel", "map", "directions", "columns", "centers")
 _IMPORTANCES_HEADING = "Feature importances, as fractions of their sum"
 # Maximum numbers of directions, of loadings per direction, and of importances that are shown.
 _MAX_DIRECTIONS, _MAX_LOADINGS, _MAX_COLUMNS = 6, 4, 10
@@ -185,6 +185,7 @@ def summarize_ensemble(ensemble: HyperKernelEnsemble, columns: list[str] | None)
             (
                 f"{weight:.3f}",
                 *map(str, KernelAndMap.of(member)),
+                "normal scores" if member.column_transform_ is not None else "values",
                 f"{len(member.centers_):,}",
             )
             for weight, member in zip(ensemble.weights_, members, strict=True)
@@ -227,6 +228,8 @@ def _map_facts(model: MapModel, n_rows: int | None, distinct: bool) -> Iterator[
     is_full = shape == ShapeName.FULL
     yield "Directions", f"{d}" if is_full else f"{d} (the columns)"
     yield "Map", shape.value if is_full else f"{shape}: {shape.describe(d)}, without combining them into directions"
+    if model.column_transform_ is not None:
+        yield "Transform", f"normal scores of {np.count_nonzero(model.column_transform_.ranked):,} columns"
     yield "Kernel", f"{kernel_name(model.kernel_)}, gamma {model.gamma_:.4g}"
 
 

@@ -104,6 +104,7 @@ class Candidate:
     n_iter: int = 0  # number of iterations of the last run
     n_centers: int | None = None  # number of centers in the search for directions; None for all other runs
     spectrum: tuple[float, ...] | None = None  # singular values before a cut, divided by the largest one
+    ranked: bool = False  # whether the columns are transformed to normal scores
 
     @property
     def label(self) -> str:

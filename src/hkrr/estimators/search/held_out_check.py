@@ -17,6 +17,7 @@ import math
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -100,14 +101,20 @@ class HeldOutCheck:
         errors = []
         for fold in range(n_repeats):
             held_out = np.arange(len(drawn)) % _FOLDS == fold
-            training, test = rows.subset(drawn[~held_out]), rows.subset(drawn[held_out])
-            n_groups = max(1, training.n_rows // _GROUP_ROWS)
-            groups = Grouped(self.problem.make, training, n_groups, chosen.kernel, 1.0, self.problem.n_threads)
-            again = self._relearn_map(groups, chosen, self.problem.rng)
-            other = self._relearn_scales(groups, rival)
+            learned = []
+            for one in (chosen, rival):
+                mine = self.problem.of(one).rows
+                training, test = mine.subset(drawn[~held_out]), mine.subset(drawn[held_out])
+                n_groups = max(1, training.n_rows // _GROUP_ROWS)
+                groups = Grouped(self.problem.make, training, n_groups, chosen.kernel, 1.0, self.problem.n_threads)
+                if one is chosen:
+                    end = self._relearn_map(groups, one, self.problem.rng)
+                else:
+                    end = self._relearn_scales(groups, one)
+                learned.append((training, test, end))
             if not self.problem.in_time:
                 break
-            errors.append([squared_errors(training, test, again), squared_errors(training, test, other)])
+            errors.append([squared_errors(*one) for one in learned])
         if not errors:
             return Verdict(False)  # the deadline has passed
         error, error_of_rival = (float(error) for error in np.mean(np.concatenate(errors, axis=1), axis=1))
@@ -127,10 +134,13 @@ class HeldOutCheck:
         complete = np.ones(len(candidates), dtype=bool)
         for fold in range(_FOLDS):
             held_out = np.arange(len(order)) % _FOLDS == fold
-            training, test = rows.subset(order[~held_out]).recentered(), rows.subset(order[held_out])
-            exact = Grouped(self.problem.make, training, 1, candidates[0].kernel, 1.0)
+            parts = {}
+            for ranked, mine in {one.ranked: self.problem.of(one).rows for one in candidates}.items():
+                training, test = mine.subset(order[~held_out]).recentered(), mine.subset(order[held_out])
+                parts[ranked] = training, test, Grouped(self.problem.make, training, 1, candidates[0].kernel, 1.0)
 
-            def learn(candidate: Candidate, exact: Grouped = exact, seed: int = int(seeds[fold])) -> Candidate:
+            def learn(candidate: Candidate, parts: dict[bool, Any] = parts, seed: int = int(seeds[fold])) -> Candidate:
+                exact = parts[candidate.ranked][-1]
                 if isinstance(candidate.shape, Full):
                     # Each candidate gets its own generator, so that the result does not depend on the threads.
                     return self._relearn_map(exact, candidate, np.random.RandomState(seed))
@@ -141,6 +151,7 @@ class HeldOutCheck:
                 return [None] * len(candidates)
             for k, candidate in enumerate(learned):
                 complete[k] &= math.isfinite(candidate.value)
+                training, test, _ = parts[candidate.ranked]
                 predictions[k][order[held_out]] = predict_held_out(training, test, candidate)
         return [one if whole else None for one, whole in zip(predictions, complete, strict=True)]
 

@@ -11,6 +11,9 @@ one optimization of a candidate. The candidates are:
   columns;
 - each radial kernel with a square map (a full D x D map), started from the diagonal map of the kernel.
 
+In an ensemble, each of these candidates except the sparse maps and the linear kernel can also use the columns after a
+transform to normal scores (`hkrr.rows.column_transform`), unless the transform is clearly worse in the first round.
+
 The candidates compete in rounds, and each round drops the worst. In the first round, they are optimized on at most 500
 rows, with all of these rows as centers. With at most 1,000 rows, a second round uses all of them. With more rows, the
 next rounds learn the maps from random batches of all rows (`hkrr.estimators.search.adam_on_batches`), because a full
@@ -46,6 +49,7 @@ from hkrr.estimators.search.progress import Phase
 from hkrr.estimators.search.search_problem import SearchProblem
 from hkrr.exceptions import FitError
 from hkrr.kernels import Kernel, kernel_name
+from hkrr.rows import InMemoryRows
 from hkrr.solvers.initialization import median_sample, median_scale
 
 # Radial kernels are tried with maps of all shapes (identity, diagonal and full). Product kernels are not tried with
@@ -124,6 +128,9 @@ _KEPT = _kept(1, 1, 2, 3, 2, 2, 1)
 # and target are dropped too. Square maps are an exception, because their scores improve most with more rows, and so are
 # classes, because the score says little about the log loss.
 _FAR_WORSE = 0.25
+# Transformed columns take part only if their best score after the first round is above the best score without the
+# transform by at most this number of nats per row and target.
+_CLEARLY_WORSE = 0.03
 
 
 @dataclass
@@ -150,9 +157,13 @@ class Race:
         rows, rng = self.problem.rows, self.problem.rng
         product = PRODUCT if rows.n_features <= _WIDE else _CHEAPEST
         kernels = [unit_kernel(name) for name in (*RADIAL, *product, LINEAR)]
-        sample = median_sample(rows, rng)
-        # For each kernel, the scale of the median heuristic.
-        self._typical = {kernel: median_scale(kernel, sample) for kernel in kernels}
+        # For each kernel, the scale of the median heuristic, for columns without and with a transform.
+        versions = {False: rows} if self.problem.ranks is None else {False: rows, True: self.problem.on_ranks.rows}
+        samples = {ranked: median_sample(some, rng) for ranked, some in versions.items()}
+        self._typical = {
+            (kernel, ranked): median_scale(kernel, sample) for ranked, sample in samples.items() for kernel in kernels
+        }
+        self._kernels = kernels
         self._order = rows.draw(max(_ALL_ROWS + 1, self.rescale_rows), rng)
 
     @property
@@ -165,15 +176,19 @@ class Race:
         # The first round is run even after the deadline, because it gives a model.
         n_rows = self.problem.rows.n_rows
         self._begin(f"kernels and maps on {min(n_rows, _FIRST_ROWS):,} rows", Phase.KERNELS)
-        first, began = self.criterion(min(n_rows, _FIRST_ROWS)), time.perf_counter()
+        first, began = min(n_rows, _FIRST_ROWS), time.perf_counter()
         starts = self._first_starts(few_directions)
         ends = self._first_runs(first, [one for one in starts if not _is_product(one)])
         seconds = _COST_OF_PRODUCTS * (time.perf_counter() - began)
+        of_ranks = self._on_ranks(first, starts, ends)
+        ends += of_ranks
         if n_rows <= _ALL_ROWS or seconds <= _SHARE_OF_PRODUCTS * self.problem.seconds_left:
-            ends += self._first_runs(first, [one for one in starts if _is_product(one)])
+            products = [one for one in starts if _is_product(one)]
+            ends += self._first_runs(first, [*products, *(self._ranked(one) for one in products if of_ranks)])
         ends += self._improve(first, self._sparse_starts(), _FIRST_ITERATIONS)
         if n_rows <= _ALL_ROWS:
-            ends += self._improve(first, self._square_starts(ends, first.rows.total_weight), _FIRST_ITERATIONS)
+            weight = self.criterion(first).rows.total_weight
+            ends += self._improve(first, self._square_starts(ends, weight), _FIRST_ITERATIONS)
         self._keep(ends)
         if not self.survivors:
             raise FitError("The criterion is not finite for any kernel: check the scale of X and y.")
@@ -181,7 +196,7 @@ class Race:
             self._use_all_rows()
         elif n_rows > _ALL_ROWS:
             squares = self._square_starts(ends, self.problem.total_weight)
-            starts = _best_of_each_kind([*self.survivors, *squares], _KEPT)
+            starts = self._best_of_each_kind([*self.survivors, *squares])
             for number, batches in enumerate(_BATCHES_ON_GPU if self.problem.on_gpu else _BATCHES):
                 if number == 0 or n_rows >= 2 * batches.n_rows:
                     starts = self._learn_on_batches(starts, batches)
@@ -191,7 +206,7 @@ class Race:
 
     def _keep(self, candidates: Sequence[Candidate]) -> None:
         """Make the best candidates of each kind the survivors."""
-        survivors = _best_of_each_kind(_best_of_each(candidates), _KEPT)
+        survivors = self._best_of_each_kind(_best_of_each(candidates))
         rows = self.problem.rows
         if survivors and rows.n_rows > _ALL_ROWS and not self.problem.of_classes:
             most = survivors[0].score + _FAR_WORSE * self.problem.total_weight * rows.n_targets
@@ -200,12 +215,23 @@ class Race:
         if self.survivors:
             self.problem.progress.found(self.best)
 
+    def _best_of_each_kind(self, candidates: Sequence[Candidate]) -> list[Candidate]:
+        """Return the candidates with the lowest scores of each kind, lowest score first.
+
+        For classes, candidates with and without transformed columns are different kinds.
+        """
+        groups: dict[tuple[_Kind, bool], list[Candidate]] = {}
+        for one in sorted(candidates, key=lambda one: one.score):
+            groups.setdefault((_kind(one), one.ranked and self.problem.of_classes), []).append(one)
+        chosen = [one for (kind, _), some in groups.items() for one in some[: _KEPT[kind]]]
+        return sorted(chosen, key=lambda one: one.score)
+
     def _within_range(self, candidate: Candidate) -> Candidate:
         """Reduce very large scales of a diagonal map. They hardly change the kernel, but cause rounding errors.
 
         A very large scale means that the kernel is almost zero for any two rows with different values in a column.
         """
-        largest = self._typical[candidate.kernel] * _FARTHEST_SCALE
+        largest = self._typical[candidate.kernel, candidate.ranked] * _FARTHEST_SCALE
         if candidate.B.ndim > 1 or np.max(candidate.B) <= largest:
             return candidate
         return replace(candidate, B=np.minimum(candidate.B, largest))
@@ -217,15 +243,15 @@ class Race:
         if not starts:
             return
         self._begin(f"kernels and maps on {n_rows:,} rows", Phase.FINALISTS)
-        criterion = self.criterion(n_rows)
-        ends = self._improve(criterion, starts, _ALL_ITERATIONS)
-        ends += self._improve(criterion, self._square_starts(ends, criterion.rows.total_weight), _ALL_ITERATIONS)
+        ends = self._improve(n_rows, starts, _ALL_ITERATIONS)
+        weight = self.criterion(n_rows).rows.total_weight
+        ends += self._improve(n_rows, self._square_starts(ends, weight), _ALL_ITERATIONS)
         # If there is no time to optimize a candidate, it is evaluated on the new rows without optimization, so that all
         # scores are comparable.
         improved = {_configuration(one) for one in ends}
         skipped = [one for one in self.survivors if _configuration(one) not in improved]
         if ends and self.problem.in_time:
-            self._keep([*ends, *self._improve(criterion, skipped, 0)])
+            self._keep([*ends, *self._improve(n_rows, skipped, 0)])
 
     def _learn_on_batches(self, candidates: Sequence[Candidate], batches: _Batches) -> list[Candidate]:
         """Learn the maps from random batches drawn from all rows, and compare the candidates. Return the survivors."""
@@ -235,12 +261,14 @@ class Race:
             return self.survivors
         self._begin(f"kernels and maps on batches of {batches.n_rows:,} rows", Phase.FINALISTS)
         some, seeds = problem.with_share(_SHARE_OF_BATCHES), problem.rng.randint(2**31 - 1, size=len(starts))
+        versions = {ranked: replace(some, rows=self._rows(ranked)) for ranked in {one.ranked for one in starts}}
 
         def learn(k: int) -> Candidate:
             if isinstance(starts[k].shape, Scaled):
                 # The only parameters of this candidate are its scale and its noise, which are refitted below.
                 return starts[k]
-            return learn_on_batches(some, starts[k], batches.rows_for(starts[k]), batches.n_steps, int(seeds[k]))
+            mine = versions[starts[k].ranked]
+            return learn_on_batches(mine, starts[k], batches.rows_for(starts[k]), batches.n_steps, int(seeds[k]))
 
         # The longest runs are started first, so that no thread is left with a long run at the end.
         order = sorted(range(len(starts)), key=lambda k: -starts[k].seconds_per_iteration)
@@ -265,45 +293,53 @@ class Race:
         """Refit the scale and the noise of each candidate on the same `n_rows` rows. The scores are then comparable."""
         if not candidates or not self.problem.in_time:
             return []
-        criterion, W = self.criterion(n_rows), self.problem.total_weight
-        starts = [replace(one, shape=Scaled(one.B)) for one in candidates]
-        ends = self.problem.improve_each(criterion, starts, _RESCALE_ITERATIONS)
-        found = []
-        for end, one in zip(ends, candidates, strict=True):
-            if math.isfinite(end.score):
-                scored = score(criterion, end.value, one, W)
-                found.append(replace(end, shape=one.shape, n_rows=n_rows, score=scored))
+        W, found = self.problem.total_weight, []
+        for ranked, some in _by_version(candidates):
+            criterion = self.criterion(n_rows, ranked)
+            starts = [replace(one, shape=Scaled(one.B)) for one in some]
+            ends = self.problem.improve_each(criterion, starts, _RESCALE_ITERATIONS)
+            for end, one in zip(ends, some, strict=True):
+                if math.isfinite(end.score):
+                    scored = score(criterion, end.value, one, W)
+                    found.append(replace(end, shape=one.shape, n_rows=n_rows, score=scored))
         self.tried += found
         return found
 
-    def criterion(self, n_rows: int) -> Criterion:
+    def _rows(self, ranked: bool) -> InMemoryRows:
+        """Return the rows of the problem, with transformed columns if `ranked` is True."""
+        return self.problem.on_ranks.rows if ranked else self.problem.rows
+
+    def criterion(self, n_rows: int, ranked: bool = False) -> Criterion:
         """Return the criterion on the first `n_rows` rows of a random order, with all of them as centers.
 
-        The order is the same in all rounds.
+        The order is the same in all rounds. If `ranked` is True, the columns are transformed to normal scores.
         """
-        some = self.problem.rows.subset(self._order[:n_rows])
+        some = self._rows(ranked).subset(self._order[:n_rows])
         return self.problem.criterion(some, None, unit_kernel("gaussian"))
 
-    def _improve(self, criterion: Criterion, starts: Sequence[Candidate], max_iter: int) -> list[Candidate]:
-        """Optimize each candidate on the criterion, and return the candidates whose score is finite.
+    def _improve(self, n_rows: int, starts: Sequence[Candidate], max_iter: int) -> list[Candidate]:
+        """Optimize each candidate on `n_rows` rows, and return the candidates whose score is finite.
 
-        The returned scores are extrapolated from the rows of the criterion to all rows. After the deadline, nothing is
-        returned, unless there is no candidate yet.
+        The returned scores are extrapolated from these rows to all rows. After the deadline, nothing is returned,
+        unless there is no candidate yet.
         """
-        if not starts or (self.tried and not self.problem.in_time):
-            return []
-        starts = [replace(start, seconds=0.0, value=math.inf, score=math.inf) for start in starts]
-        ends = self.problem.improve_each(criterion, starts, max_iter)
-        W, n = self.problem.total_weight, criterion.rows.total_weight
-        scored = [
-            replace(
-                end,
-                n_rows=criterion.rows.n_rows,
-                score=score(criterion, end.value, end, W) + optimism(end.degrees_of_freedom, n, W),
-            )
-            for end in ends
-            if math.isfinite(end.score)
-        ]
+        scored: list[Candidate] = []
+        W = self.problem.total_weight
+        for ranked, some in _by_version(starts):
+            if (self.tried or scored) and not self.problem.in_time:
+                break
+            criterion = self.criterion(n_rows, ranked)
+            fresh = [replace(start, seconds=0.0, value=math.inf, score=math.inf) for start in some]
+            n = criterion.rows.total_weight
+            scored += [
+                replace(
+                    end,
+                    n_rows=criterion.rows.n_rows,
+                    score=score(criterion, end.value, end, W) + optimism(end.degrees_of_freedom, n, W),
+                )
+                for end in self.problem.improve_each(criterion, fresh, max_iter)
+                if math.isfinite(end.score)
+            ]
         self.tried += scored
         return scored
 
@@ -318,16 +354,43 @@ class Race:
             ones, free = np.ones(rows.n_features), rows.n_free_columns
             starts += [
                 Candidate(Origin.PLAIN, kernel, scale * ones, FIRST_NOISE, shape=Scaled(ones), n_free_columns=free)
-                for kernel, scale in self._typical.items()
+                for kernel in self._kernels
+                for scale in [self._typical[kernel, False]]
             ]
         return starts
 
-    def _first_runs(self, criterion: Criterion, starts: Sequence[Candidate]) -> list[Candidate]:
-        """Optimize the starts of the first round, then diagonal maps of their kernels. Return all results."""
-        ends = self._improve(criterion, starts, SHORT_RUN)
-        return ends + self._diagonal_maps(criterion, ends, _FIRST_ITERATIONS)
+    def _ranked(self, start: Candidate) -> Candidate:
+        """Return a start of the first round with transformed columns."""
+        if isinstance(start.shape, Scaled):
+            start = replace(start, B=np.full_like(start.B, self._typical[start.kernel, True]))
+        return replace(start, ranked=True, n_free_columns=self._rows(True).n_free_columns)
 
-    def _diagonal_maps(self, criterion: Criterion, ends: Sequence[Candidate], max_iter: int) -> list[Candidate]:
+    def _on_ranks(self, n_rows: int, starts: Sequence[Candidate], ends: Sequence[Candidate]) -> list[Candidate]:
+        """Return the results of the first round with transformed columns, for radial kernels.
+
+        `starts` and `ends` are the starts and results without the transform. If the scores with the transform are
+        clearly worse, nothing is returned. Scores of classes decide nothing, because they say little about the log
+        loss.
+        """
+        if self.problem.ranks is None or not self.problem.choose_dimension:
+            return []
+        radial = [one for one in starts if kernel_name(one.kernel) in RADIAL]
+        found = self._first_runs(n_rows, [self._ranked(one) for one in radial if isinstance(one.shape, Scaled)])
+        others = [one.score for one in ends if kernel_name(one.kernel) in RADIAL and not isinstance(one.shape, Full)]
+        if not self.problem.of_classes:
+            nats = self.problem.total_weight * self._rows(True).n_targets
+            least, least_of_others = (min(each, default=math.inf) for each in ([one.score for one in found], others))
+            if least > least_of_others + _CLEARLY_WORSE * nats:
+                return []
+        directions = [self._ranked(one) for one in radial if isinstance(one.shape, Full)]
+        return found + self._improve(n_rows, directions, SHORT_RUN)
+
+    def _first_runs(self, n_rows: int, starts: Sequence[Candidate]) -> list[Candidate]:
+        """Optimize the starts of the first round, then diagonal maps of their kernels. Return all results."""
+        ends = self._improve(n_rows, starts, SHORT_RUN)
+        return ends + self._diagonal_maps(n_rows, ends, _FIRST_ITERATIONS)
+
+    def _diagonal_maps(self, n_rows: int, ends: Sequence[Candidate], max_iter: int) -> list[Candidate]:
         """Return the better of two diagonal maps for each kernel, after a long run.
 
         One short run starts from plain kernel ridge regression, the other from the scale of the median heuristic. The
@@ -336,13 +399,13 @@ class Race:
         plain = [end for end in ends if isinstance(end.shape, Scaled) and len(end.B) > 1]
         starts = []
         for end in plain:
-            median = replace(end, B=np.full_like(end.B, self._typical[end.kernel]), nu=FIRST_NOISE)
+            scale = self._typical[end.kernel, end.ranked]
+            median = replace(end, B=np.full_like(end.B, scale), nu=FIRST_NOISE)
             starts += [self._warm(one, origin=Origin.DIAGONAL, shape=Diagonal()) for one in (end, median)]
-        best: dict[Kernel, Candidate] = {}
-        for end in self._improve(criterion, starts, SHORT_RUN):
-            if end.kernel not in best or end.score < best[end.kernel].score:
-                best[end.kernel] = end
-        return self._improve(criterion, list(best.values()), max_iter - SHORT_RUN)
+        best: dict[tuple[Kernel, bool], Candidate] = {}
+        for end in sorted(self._improve(n_rows, starts, SHORT_RUN), key=lambda end: end.score):
+            best.setdefault((end.kernel, end.ranked), end)
+        return self._improve(n_rows, list(best.values()), max_iter - SHORT_RUN)
 
     def _sparse_starts(self) -> list[Candidate]:
         """Return diagonal maps of the columns that the lasso selects, by its two rules and for several kernels."""
@@ -352,7 +415,7 @@ class Race:
         starts = []
         for columns in selected_columns(some):
             sample = median_sample(some, self.problem.rng) * columns
-            for kernel in self._typical:
+            for kernel in self._kernels:
                 if kernel_name(kernel) in _SPARSE:
                     B = median_scale(kernel, sample) * columns
                     shape = Diagonal(columns)
@@ -361,10 +424,13 @@ class Race:
 
     def _square_starts(self, ends: Sequence[Candidate], total_weight: float) -> list[Candidate]:
         """Return square maps for the radial kernels without a square map in `ends`, made from their diagonal maps."""
-        have = {end.kernel for end in ends if end.origin is Origin.SQUARE}
-        diagonal = [end for end in ends if _kind(end) is _Kind.DIAGONAL and end.kernel not in have]
-        n_free = self.problem.rows.n_free_columns
-        affordable = [end for end in diagonal if square_map_is_affordable(total_weight, n_free, end.kernel)]
+        have = {(end.kernel, end.ranked) for end in ends if end.origin is Origin.SQUARE}
+        diagonal = [end for end in ends if _kind(end) is _Kind.DIAGONAL and (end.kernel, end.ranked) not in have]
+        affordable = [
+            end
+            for end in diagonal
+            if square_map_is_affordable(total_weight, self._rows(end.ranked).n_free_columns, end.kernel)
+        ]
         if not affordable:
             return []
         varying = self.problem.rows.varying_columns()  # a D x D matrix
@@ -399,7 +465,7 @@ class Race:
         """Return the start of a run: the candidate, with noise and scales in a range where gradients do not vanish."""
         B = candidate.B
         if B.ndim == 1:
-            typical = self._typical[candidate.kernel]
+            typical = self._typical[candidate.kernel, candidate.ranked]
             used = B > 0  # a sparse map keeps its zeros
             B = np.where(used, np.clip(B, typical / _FARTHEST_SCALE, typical * _FARTHEST_SCALE), 0.0)
         nu = min(max(candidate.nu, _LEAST_NOISE), _MOST_NOISE)
@@ -422,22 +488,21 @@ def _kind(candidate: Candidate) -> _Kind:
     return _Kind.DIAGONAL if isinstance(candidate.shape, Diagonal) else _Kind.PLAIN
 
 
-def _configuration(candidate: Candidate) -> tuple[Kernel, _Kind, type, int]:
+def _by_version(candidates: Sequence[Candidate]) -> list[tuple[bool, list[Candidate]]]:
+    """Return the candidates without and with transformed columns: pairs of `Candidate.ranked` and a list."""
+    both = [(ranked, [one for one in candidates if one.ranked is ranked]) for ranked in (False, True)]
+    return [(ranked, some) for ranked, some in both if some]
+
+
+def _configuration(candidate: Candidate) -> tuple[Kernel, _Kind, type, int, bool]:
     # The number of columns that are used distinguishes the sparse maps of a kernel.
     size = int(np.count_nonzero(candidate.B)) if candidate.B.ndim == 1 else candidate.n_components
-    return candidate.kernel, _kind(candidate), type(candidate.shape), size
+    return candidate.kernel, _kind(candidate), type(candidate.shape), size, candidate.ranked
 
 
 def _best_of_each(candidates: Sequence[Candidate]) -> list[Candidate]:
     """For each kernel, kind, shape and number of directions, return the candidate with the lowest score."""
-    best: dict[tuple[Kernel, _Kind, type, int], Candidate] = {}
+    best: dict[tuple[Kernel, _Kind, type, int, bool], Candidate] = {}
     for one in sorted(candidates, key=lambda one: one.score):
         best.setdefault(_configuration(one), one)
     return list(best.values())
-
-
-def _best_of_each_kind(candidates: Sequence[Candidate], kept: dict[_Kind, int]) -> list[Candidate]:
-    """Return the candidates with the lowest scores of each kind, lowest score first."""
-    ranked = sorted(candidates, key=lambda one: one.score)
-    chosen = [one for kind in _Kind for one in [one for one in ranked if _kind(one) is kind][: kept[kind]]]
-    return sorted(chosen, key=lambda one: one.score)

@@ -94,6 +94,16 @@ class FitPlan:
     budget: TimeBudget
     n_centers: int
 
+    def rows_of(self, candidate: Candidate) -> Rows:
+        """Return all rows, with transformed columns if the candidate uses them."""
+        if not candidate.ranked:
+            return self.rows
+        return self.rows.with_coordinates(None, None, self.problem.rows.y_offset, self.problem.ranks)
+
+    def scaling_of(self, candidate: Candidate) -> Moments:
+        """Return the moments with which `rows_of` were standardized."""
+        return self.scaling.transformed(self.problem.ranks) if candidate.ranked else self.scaling
+
 
 def select_model(plan: FitPlan, kernel: Kernel | None, keep_best: bool) -> SelectedModel:
     """Run the search, fit the coefficients of the winner on all rows, and return the result.
@@ -242,13 +252,19 @@ def _leave_one_out(
     second value is None.
     """
     n_rows = max(_WEIGHING_ROWS, *(one.n_rows or 0 for one in candidates))
-    criterion = problem.criterion(rows.at_most(n_rows, problem.rng), None, candidates[0].kernel)
+    some = rows.at_most(n_rows, problem.rng)
+    criterion = problem.criterion(some, None, candidates[0].kernel)
+    ranked = some.with_coordinates(None, None, some.y_offset, problem.ranks)
+    criteria = {False: criterion}
+    if any(one.ranked for one in candidates):
+        criteria[True] = problem.criterion(ranked, None, candidates[0].kernel)
 
     def predict(k: int) -> Array | None:
         if k > 0 and not problem.in_time:
             return None
         with suppress(ArithmeticError, np.linalg.LinAlgError), single_threaded_blas():
-            at = criterion.at(candidates[k].nu / criterion.rows.total_weight, candidates[k].kernel)
+            mine = criteria[candidates[k].ranked]
+            at = mine.at(candidates[k].nu / criterion.rows.total_weight, candidates[k].kernel)
             return at.leave_one_out(candidates[k].B, intercept=rows.y_offset is not None)
         return None
 
@@ -314,8 +330,9 @@ def _final_fit(
     plan: FitPlan, winner: Candidate, result: Result, omega: Array | None, n_rows: int, n_centers: int
 ) -> tuple[FinalFit, Array | None]:
     """Return the final fit of a candidate, and with heavy-tailed noise the offset of the targets."""
-    robust, y_offset = robust_rows(plan.rows, plan.problem.rows, winner, omega)
-    given = None if y_offset is None else plan.rows
+    rows = plan.rows_of(winner)
+    robust, y_offset = robust_rows(rows, plan.problem.of(winner).rows, winner, omega)
+    given = None if y_offset is None else rows
     if n_rows < robust.n_rows:
         # A new generator with a fixed seed is used, so that all members of an ensemble use the same rows.
         some = robust.draw(n_rows, np.random.RandomState(0))
@@ -328,7 +345,8 @@ def _best_so_far(problem: SearchProblem, stop: KeyboardInterrupt, keep_best: boo
     """Return a quick fit of the best candidate that can be fitted, or raise KeyboardInterrupt if there is none."""
     for best in reversed(problem.progress.best if keep_best else ()):
         with suppress(ArithmeticError, np.linalg.LinAlgError):
-            robust, y_offset = robust_rows(problem.rows, problem.rows, best, problem.progress.omega_of_best)
+            rows = problem.of(best).rows
+            robust, y_offset = robust_rows(rows, rows, best, problem.progress.omega_of_best)
             fit = quick_fit(robust.in_memory(), best, with_uncertainty=not problem.of_classes)
             return SelectedModel(best, [best], fit, y_offset, stop)
     raise stop from None

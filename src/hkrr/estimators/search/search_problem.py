@@ -9,6 +9,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from hkrr.estimators.search.progress import Progress
 from hkrr.estimators.search.stacking import Stacking
 from hkrr.kernels import Kernel
 from hkrr.rows import InMemoryRows, Rows
+from hkrr.rows.column_transform import ColumnTransform
 from hkrr.rows.in_memory import in_memory
 
 
@@ -53,6 +55,8 @@ class SearchProblem:
         Function that moves rows to the device on which the criteria are evaluated.
     stacking : Stacking or None
         How the weights of an ensemble are computed after the search. None if the result is a single model.
+    ranks : ColumnTransform or None
+        The transform of the columns to normal scores, for candidates that use it. None if there are no such candidates.
     """
 
     rows: InMemoryRows
@@ -68,6 +72,17 @@ class SearchProblem:
     progress: Progress = field(default_factory=Progress)
     place: Callable[[InMemoryRows], Rows] = in_memory
     stacking: Stacking | None = None
+    ranks: ColumnTransform | None = None
+
+    @cached_property
+    def on_ranks(self) -> SearchProblem:
+        """The same problem on rows whose columns are transformed to normal scores."""
+        rows = self.rows.with_coordinates(None, None, self.rows.y_offset, self.ranks)
+        return replace(self, rows=rows.count_free_columns())
+
+    def of(self, candidate: Candidate) -> SearchProblem:
+        """Return the problem on the rows that a candidate uses: with or without transformed columns."""
+        return self.on_ranks if candidate.ranked else self
 
     def improve_each(self, on: Criterion | Grouped, starts: Sequence[Candidate], max_iter: int) -> list[Candidate]:
         """Improve each candidate in `starts` by at most `max_iter` iterations on a criterion.

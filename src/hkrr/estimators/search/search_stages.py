@@ -22,7 +22,6 @@ from hkrr._base.linear_algebra import Array
 from hkrr._base.threads import blas_for, single_threaded_blas
 from hkrr._maps import Diagonal, Full, Scaled, ScaledRows, principal_form
 from hkrr.centers import uniform_or_all
-from hkrr.criteria import Criterion
 from hkrr.estimators.search.candidates import (
     AT_LIMIT,
     FIND_DIRECTIONS,
@@ -55,6 +54,7 @@ from hkrr.estimators.search.robust_noise import (
 from hkrr.estimators.search.search_problem import SearchProblem
 from hkrr.exceptions import FitError
 from hkrr.kernels import Kernel, kernel_name
+from hkrr.rows import InMemoryRows
 from hkrr.solvers import Result
 from hkrr.solvers.driver import StopReason
 
@@ -222,7 +222,8 @@ def _errors(problem: SearchProblem, candidate: Candidate, omega: Array | None) -
     if not problem.in_time:
         return None
     with suppress(ArithmeticError, np.linalg.LinAlgError):
-        return leave_one_out_errors(problem.rows, omega, candidate.kernel, candidate.B, candidate.nu, problem.rng)
+        rows = problem.of(candidate).rows
+        return leave_one_out_errors(rows, omega, candidate.kernel, candidate.B, candidate.nu, problem.rng)
     return None
 
 
@@ -280,6 +281,7 @@ def _refine_with_weights(
 
 def refine(problem: SearchProblem, candidate: Candidate) -> tuple[Candidate, Result]:
     """Improve a candidate after a change of the row weights. Return the candidate and the result of its run."""
+    problem = problem.of(candidate)
     if isinstance(candidate.shape, Full):
         polished, result = polish(problem, [candidate])
         return rescale(problem, polished), result
@@ -299,7 +301,7 @@ def _search_one_kernel(problem: SearchProblem, kernel: Kernel) -> tuple[Candidat
 
 def _finish_directions(
     problem: SearchProblem,
-    plain: tuple[Criterion, Candidate] | None,
+    plain: tuple[InMemoryRows, Candidate] | None,
     best: list[Candidate],
     ends: list[Candidate],
     searched_weight: float,
@@ -354,34 +356,34 @@ def _best_kernel(problem: SearchProblem, candidate: Candidate, kernels: Sequence
     return [*tried, rescale(problem, replace(best, n_rows=None, n_centers=candidate.n_centers))]
 
 
-def _begin_with_plain(problem: SearchProblem, kernel: Kernel) -> tuple[Criterion, Candidate] | None:
+def _begin_with_plain(problem: SearchProblem, kernel: Kernel) -> tuple[InMemoryRows, Candidate] | None:
     """Fit plain kernel ridge regression, so that a model is ready soon if there is a time limit.
 
     The first fit uses at most 300 rows. Its scale and noise are then refitted on as many rows as a fifth of the time
     left allows, at most 1,000: with 300 rows of many columns, the noise is hardly determined. The result is the
-    criterion on the rows of the last fit, and the fit. It is None if there is no time limit, if plain kernel ridge
-    regression cannot be selected (the number of directions is given, or there is only one column), or if the fit fails.
+    rows of the last fit, and the fit. It is None if there is no time limit, if plain kernel ridge regression cannot be
+    selected (the number of directions is given, or there is only one column), or if the fit fails.
     """
     if math.isinf(problem.deadline) or not problem.choose_dimension or problem.rows.n_features == 1:
         return None
     with suppress(FitError, ArithmeticError):
-        criterion, plain = fit_plain(problem, kernel, _FEW_ROWS)
+        some, plain = fit_plain(problem, kernel, _FEW_ROWS)
         problem.progress.found(plain)
-        rows = criterion.rows.n_rows
         affordable = _SHARE_OF_PLAIN * problem.seconds_left / (_RESCALE_ITERATIONS * plain.seconds_per_iteration)
-        more = min(_EXACT_ROWS, problem.rows.n_rows, int(rows * max(affordable, 0.0) ** (1.0 / COST_EXPONENT)))
-        if more > rows:
-            larger = problem.criterion(problem.rows.at_most(more, problem.rng), None, kernel)
+        more = min(_EXACT_ROWS, problem.rows.n_rows, int(some.n_rows * max(affordable, 0.0) ** (1.0 / COST_EXPONENT)))
+        if more > some.n_rows:
+            larger = problem.rows.at_most(more, problem.rng)
+            criterion = problem.criterion(larger, None, kernel)
             with single_threaded_blas(), suppress(FitError):
-                refitted, _ = descend(larger, plain.restarted(), _RESCALE_ITERATIONS, problem.deadline)
-                criterion, plain = larger, refitted
-        return criterion, plain
+                refitted, _ = descend(criterion, plain.restarted(), _RESCALE_ITERATIONS, problem.deadline)
+                some, plain = larger, refitted
+        return some, plain
     return None
 
 
 def _at_least_plain(
     problem: SearchProblem,
-    plain: tuple[Criterion, Candidate] | None,
+    plain: tuple[InMemoryRows, Candidate] | None,
     winner: Candidate,
     result: Result,
     ends: list[Candidate],
@@ -393,11 +395,12 @@ def _at_least_plain(
     the winner is always kept. The result of the last run and all candidates tried are returned too.
     """
     if plain is not None:
-        criterion, rival = plain
+        some, rival = plain
         W = problem.rows.total_weight
         with single_threaded_blas(), suppress(ArithmeticError, np.linalg.LinAlgError):
-            at_winner = criterion.at(winner.nu / criterion.rows.total_weight, winner.kernel)
-            value = at_winner.reduced(winner.B).value
+            mine = some.with_coordinates(None, None, some.y_offset, problem.ranks) if winner.ranked else some
+            criterion = problem.criterion(mine, None, winner.kernel).at(winner.nu / some.total_weight)
+            value = criterion.reduced(winner.B).value
             scored = replace(winner, score=score(criterion, value, winner, W))
             rival = replace(rival, score=score(criterion, rival.value, rival, W))
             if scored.score > rival.score or needs_check(scored, rival):
@@ -405,15 +408,15 @@ def _at_least_plain(
     return winner, result, ends
 
 
-def fit_plain(problem: SearchProblem, kernel: Kernel, n_rows: int) -> tuple[Criterion, Candidate]:
-    """Fit plain kernel ridge regression on at most `n_rows` rows. Return the criterion on these rows and the fit.
+def fit_plain(problem: SearchProblem, kernel: Kernel, n_rows: int) -> tuple[InMemoryRows, Candidate]:
+    """Fit plain kernel ridge regression on at most `n_rows` rows. Return these rows and the fit.
 
     The deadline is ignored, so that there is a reasonable model after any time limit.
     """
     some = problem.rows.at_most(n_rows, problem.rng)
     exact, noises = problem.criterion(some, None, kernel), (FIRST_NOISE, FIRST_LAMBDA * some.total_weight)
     with single_threaded_blas():
-        return exact, plain_kernel_ridge(exact, kernel, noises, problem.rng)[0]
+        return some, plain_kernel_ridge(exact, kernel, noises, problem.rng)[0]
 
 
 def find_directions(problem: SearchProblem, kernel: Kernel) -> tuple[list[Candidate], list[Candidate], float]:
@@ -592,10 +595,8 @@ def _search_all_kernels(problem: SearchProblem) -> SearchResult:
             # an ensemble.
             survivors = [one for one in survivors if not isinstance(one.shape, Full)]
     if problem.choose_dimension and winner.n_rows and problem.in_time:
-        ones = np.ones(problem.rows.n_features)
-        mean = mean_only(
-            race.criterion(winner.n_rows), replace(winner, B=ones, shape=Scaled(ones)), problem.total_weight
-        )
+        ones, criterion = np.ones(problem.rows.n_features), race.criterion(winner.n_rows)
+        mean = mean_only(criterion, replace(winner, B=ones, shape=Scaled(ones), ranked=False), problem.total_weight)
         if mean.score < winner.score:
             winner, message, survivors = mean, NO_SIGNAL, []
     end, result = _without_run(problem, winner, StopReason.MAX_ITER if problem.in_time else None)
