@@ -46,7 +46,7 @@ def test_info_shows_the_classes(folder):
         "Log loss, held out: 0.4000",
         "Accuracy, held out: 0.8500",
         "Columns: 4",
-        "Classification by 1 model: weight kernel map directions centers 1.000 gaussian full 2 40",
+        "Classification by 1 model: weight kernel map directions columns centers 1.000 gaussian full 2 values 40",
         "Diagnostics of the first model, a regression on the indicators of the classes: rows 300",
     ):
         assert expected in text

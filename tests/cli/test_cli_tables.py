@@ -104,10 +104,10 @@ def test_the_default_is_an_ensemble(ensemble, tmp_path):
     )
     assert members[1] == dict(zip(names, (0.2, "laplace", "full", 1), strict=True))
     text = run("info", tmp_path / "m").stdout
-    for row in (("weight", "kernel", "map", "directions", "centers"), *model.model_.summary().members):
+    for row in (("weight", "kernel", "map", "directions", "columns", "centers"), *model.model_.summary().members):
         assert re.search("\n  " + " +".join(map(re.escape, row)) + "\n", text)
     assert "\nWeighted sum of 2 models:\n  weight " in text
-    assert re.search(r"\n  0.200 +laplace +full +1 +\d+\n", text)
+    assert re.search(r"\n  0.200 +laplace +full +1 +values +\d+\n", text)
     assert "Most important columns:\n  " in text
     assert str(model.model_.diagnostics_) in text
 

@@ -39,6 +39,11 @@ from hkrr.rows.weights import (
     without_zero_weights,
 )
 
+# With more columns, no columns are transformed to normal scores.
+_MOST_COLUMNS = 500
+# Columns are transformed only if the squared correlation between a column and its normal scores is at most this number.
+# For a uniform distribution, it is 0.955.
+_LINEAR = 0.95
 # ``truncation_`` is this factor times the largest absolute target.
 _TRUNCATION_FACTOR = 2.0
 # Number of passes of the final fit over the rows. One pass draws the centers, one sums the squares of the targets, and
@@ -178,11 +183,15 @@ class SearchInputMixin(Regressor):
         return plan
 
     def _normal_scores(self, sample: InMemoryRows, scaling: Moments) -> ColumnTransform | None:
-        """Return the transform of the columns to normal scores. Only ensembles use it."""
-        if self._stacking is None or not self.scale_features:
+        """Return the transform of the columns to normal scores, or None if it would hardly change any column.
+
+        Only ensembles use it.
+        """
+        X = sample.arrays[0]
+        if self._stacking is None or not self.scale_features or X.shape[1] > _MOST_COLUMNS:
             return None
-        found = ColumnTransform.to_normal_scores(sample.arrays[0], scaling.x_mean, scaling.x_scale)
-        return found if np.any(found.ranked) else None
+        found = ColumnTransform.to_normal_scores(X, scaling.x_mean, scaling.x_scale)
+        return found if np.min(found.linearity(X), initial=1.0) <= _LINEAR else None
 
     def _count_final_centers(self, n_rows: int) -> int:
         """Return the number of centers of the final fit."""

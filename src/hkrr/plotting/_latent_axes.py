@@ -42,7 +42,7 @@ def direction_axis(model: OneMapRegressor, names: list[str], k: int) -> tuple[fl
     table, row = map_row(loadings(model), k), map_row(model.map_, k)
     used = np.flatnonzero(row)
     if len(used) == 1:
-        is_ranked = model.column_transform_ is not None and model.column_transform_.ranked[used[0]]
+        is_ranked = model.column_transform_ is not None and used[0] in model.column_transform_.ranked
         return float(row[used[0]]), short(names[used[0]]) + (" (normal score)" if is_ranked else "")
     order = np.argsort(-np.abs(table), kind="stable")[: min(3, len(used))]
     terms = " ".join(f"{'+' if table[j] >= 0 else '−'}{abs(table[j]):.2f} {short(names[j])}" for j in order)

@@ -16,7 +16,7 @@ from scipy.special import ndtri
 from hkrr._base.linear_algebra import Array, array_namespace
 
 # Number of knots of the transform of a column.
-_KNOTS = 256
+_KNOTS = 128
 # Columns with at most this number of distinct values are only standardized.
 _FEW_VALUES = 10
 # Largest normal score.
@@ -25,17 +25,17 @@ _MOST = 3.0
 
 @dataclass(frozen=True)
 class ColumnTransform:
-    """A monotone, piecewise linear function for each column.
+    """A monotone function for each column: piecewise linear for some columns, and linear for all others.
 
     Attributes
     ----------
-    knots : array (n_features, n_knots)
-        Points between which the function of a column is linear, in increasing order.
-    values : array (n_features, n_knots)
-        Values of the function at the knots.
-    ranked : array of bool (n_features,)
-        Whether a column is transformed to normal scores. Values outside the range of the knots are clipped. All other
-        columns are only standardized, and their values are not clipped.
+    center, scale : array (n_features,)
+        Values x of a linear column become ``(x - center) / scale``.
+    ranked : array of int (n_ranked,)
+        Indices of the columns that are transformed to normal scores.
+    knots, values : array (n_ranked, n_knots)
+        For each of these columns, the points between which the function is linear, in increasing order, and the normal
+        scores at these points. Values outside the range of the knots are clipped.
 
     Examples
     --------
@@ -47,9 +47,11 @@ class ColumnTransform:
     array([-2.58, -0.67,  0.  ,  0.67,  2.58])
     """
 
+    center: Array
+    scale: Array
+    ranked: Array
     knots: Array
     values: Array
-    ranked: Array
 
     @classmethod
     def to_normal_scores(cls, X: Array, center: Array, scale: Array) -> ColumnTransform:
@@ -57,12 +59,8 @@ class ColumnTransform:
 
         Columns with few values are only standardized, with the given centers and scales.
         """
-        D = X.shape[1]
-        # A column that is only standardized has the knots -1, 0, 1, ... in standardized units.
-        units = np.arange(_KNOTS) - 1.0
-        knots, values = center[:, None] + units * scale[:, None], np.tile(units, (D, 1))
-        ranked = np.zeros(D, dtype=bool)
-        for j in range(D):
+        ranked, knots, values = [], [], []
+        for j in range(X.shape[1]):
             found, counts = np.unique(X[:, j].astype(np.float64), return_counts=True)
             if len(found) <= _FEW_VALUES:
                 continue
@@ -70,42 +68,58 @@ class ColumnTransform:
             some = np.searchsorted(ranks, np.linspace(ranks[0], ranks[-1], _KNOTS))
             some = np.unique(np.clip(some, 0, len(found) - 1))
             # The arrays of all columns have the same length, so the last knot is repeated.
-            padded = np.append(some, np.full(_KNOTS - len(some), some[-1]))
-            knots[j], values[j] = found[padded], np.clip(ndtri(ranks[padded]), -_MOST, _MOST)
-            ranked[j] = True
-        return cls(knots, values, ranked)
+            some = np.append(some, np.full(_KNOTS - len(some), some[-1]))
+            ranked.append(j)
+            knots.append(found[some])
+            values.append(np.clip(ndtri(ranks[some]), -_MOST, _MOST))
+        shape = (len(ranked), _KNOTS)
+        tables = (np.reshape(np.array(each, dtype=np.float64), shape) for each in (knots, values))
+        return cls(center, scale, np.array(ranked, dtype=np.int64), *tables)
 
     @property
-    def arrays(self) -> tuple[Array, Array, Array, Array]:
-        """The arguments of `interpolate` after the first: knots, values, and the range of each column."""
-        return self.knots, self.values, *self._range(self.knots)
-
-    def _range(self, points: Array) -> tuple[Array, Array]:
-        """Return the first and the last of the points of each column, or infinite numbers if it is not ranked."""
-        lowest, highest = points[:, 0], points[:, -1]
-        return np.where(self.ranked, lowest, -np.inf), np.where(self.ranked, highest, np.inf)
+    def arrays(self) -> tuple[Array, ...]:
+        """The arguments of `transform_columns` after the first."""
+        return self.center, self.scale, self.ranked, self.knots, self.values
 
     def __call__(self, X: Array) -> Array:
         """Return the transformed columns."""
-        return interpolate(np.asarray(X, dtype=np.float64), *self.arrays)
+        return transform_columns(np.asarray(X, dtype=np.float64), *self.arrays)
+
+    def linearity(self, X: Array) -> Array:
+        """Return the squared correlation between each of the columns `ranked` of X and its normal scores."""
+        before, after = X[:, self.ranked].astype(np.float64), self(X)[:, self.ranked]
+        before = (before - np.mean(before, axis=0)) / np.max(np.abs(before - np.mean(before, axis=0)), axis=0)
+        after = after - np.mean(after, axis=0)
+        products = np.sum(before * after, axis=0) ** 2
+        return products / (np.sum(before**2, axis=0) * np.sum(after**2, axis=0))
 
     def inverse(self, T: Array) -> Array:
         """Return points whose transformed columns are T. Values of T outside the range of the knots are clipped."""
-        return interpolate(np.asarray(T, dtype=np.float64), self.values, self.knots, *self._range(self.values))
+        T = np.asarray(T, dtype=np.float64)
+        X = self.center + T * self.scale
+        for k, j in enumerate(self.ranked):
+            X[:, j] = _interpolate(T[:, j], self.values[k], self.knots[k])
+        return X
 
 
-def interpolate(X: Array, knots: Array, values: Array, lowest: Array, highest: Array) -> Array:
-    """Return the piecewise linear functions of the columns of X.
+def transform_columns(X: Array, center: Array, scale: Array, ranked: Array, knots: Array, values: Array) -> Array:
+    """Return the transformed columns of X. The other arguments are the attributes of `ColumnTransform`.
 
-    `knots` and `values` are those of `ColumnTransform`. Values of X outside the range from `lowest` to `highest` are
-    clipped. All arrays are NumPy arrays, or tensors on the same device.
+    All arrays are NumPy arrays, or tensors on the same device.
     """
-    xp = array_namespace(X)
-    columns = []
-    for j in range(X.shape[1]):
-        x, k, v = xp.minimum(xp.maximum(X[:, j], lowest[j]), highest[j]), knots[j], values[j]
-        right = xp.clip(xp.searchsorted(k, x), min=1, max=len(k) - 1)
-        start, width = xp.take(k, right - 1), xp.take(k, right) - xp.take(k, right - 1)
-        low, high = xp.take(v, right - 1), xp.take(v, right)
-        columns.append(low + (high - low) * ((x - start) / xp.where(width > 0, width, 1.0)))
-    return xp.stack(columns, axis=1)
+    T = (X - center) / scale
+    for k in range(len(ranked)):
+        j = int(ranked[k])
+        T[:, j] = _interpolate(X[:, j], knots[k], values[k])
+    return T
+
+
+def _interpolate(x: Array, knots: Array, values: Array) -> Array:
+    """Return the piecewise linear function with the given values at the knots, which are in increasing order."""
+    xp = array_namespace(x)
+    x = xp.minimum(xp.maximum(x, knots[0]), knots[-1])
+    right = xp.clip(xp.searchsorted(knots, x), min=1, max=len(knots) - 1)
+    start, low = xp.take(knots, right - 1), xp.take(values, right - 1)
+    width = xp.take(knots, right) - start
+    share = (x - start) / xp.where(width > 0, width, 1.0)
+    return low + (xp.take(values, right) - low) * share

@@ -17,7 +17,7 @@ import torch
 
 from hkrr._base.linear_algebra import Array
 from hkrr.rows.base import BlockFunction, Coordinates, Rows, accumulate
-from hkrr.rows.column_transform import ColumnTransform, interpolate
+from hkrr.rows.column_transform import ColumnTransform, transform_columns
 from hkrr.rows.in_memory import InMemoryRows
 
 # Maximum size in bytes of the largest array that a block function computes, for each type of device. It determines the
@@ -101,7 +101,10 @@ class TorchRows(Rows):
         other = copy.copy(self)
         other._raw_coordinates = (x_offset, x_scale, y_offset, transform)
         other._coordinates = self._placed(x_offset, x_scale, y_offset)
-        other._transform = None if transform is None else self._placed(*transform.arrays)
+        other._transform = None
+        if transform is not None:
+            center, scale, ranked, knots, values = transform.arrays
+            other._transform = (*self._placed(center, scale), ranked, *self._placed(knots, values))
         return other
 
     def with_normalized_weights(self) -> TorchRows:
@@ -198,7 +201,7 @@ class TorchRows(Rows):
         x_offset, x_scale, y_offset = self._coordinates
         X, Y = self.place(X), self.place(Y)
         if self._transform is not None:
-            X = interpolate(X, *self._transform)
+            X = transform_columns(X, *self._transform)
         if x_offset is not None:
             X = X - x_offset
         if x_scale is not None:

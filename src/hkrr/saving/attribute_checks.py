@@ -268,12 +268,16 @@ def moments(name: str, value: Any, sizes: Sizes) -> None:
 
 
 def column_transform(name: str, value: Any, sizes: Sizes) -> None:
-    """Check `ColumnTransform`: for each column, knots and values in increasing order, and the range of the knots."""
+    """Check `ColumnTransform`: centers and scales, and knots and values in increasing order for some columns."""
     if not isinstance(value, ColumnTransform):
         raise Refusal(f"{name} is not an object of class ColumnTransform")
-    floats("D", "knots")(f"{name}.knots", value.knots, sizes)
-    floats("D", "knots")(f"{name}.values", value.values, sizes)
-    numeric("D", kinds="b")(f"{name}.ranked", value.ranked, sizes)
+    floats("D")(f"{name}.center", value.center, sizes)
+    floats("D", positive=True)(f"{name}.scale", value.scale, sizes)
+    numeric("ranked", kinds="i")(f"{name}.ranked", value.ranked, sizes)
+    for each in ("knots", "values"):
+        floats("ranked", "knots")(f"{name}.{each}", getattr(value, each), sizes)
+    if np.any(np.diff(value.ranked, prepend=-1, append=len(value.center)) <= 0):
+        raise Refusal(f"{name}.ranked does not contain increasing indices of columns")
     steps = np.diff(value.knots, axis=1), np.diff(value.values, axis=1)
     if value.knots.shape[1] < 2 or any(np.any(step < 0) for step in steps):
         raise Refusal(f"{name} is not monotone")

@@ -148,18 +148,20 @@ def _prediction(graph: _Graph, model: MapModel | KernelExpansionRegressor, X: st
 def _transformed(graph: _Graph, transform: ColumnTransform, X: str) -> str:
     """Add nodes that transform the columns, and return the name of their output.
 
-    Between two knots, a function increases by the clipped distance from the left knot times its slope. The first and
-    the last segment of a column that is only standardized are not clipped.
+    Between two knots, a function increases by the clipped distance from the left knot times its slope.
     """
-    knots, values = transform.knots, transform.values
+    knots, values, ranked = transform.knots, transform.values, transform.ranked.tolist()
     width = np.diff(knots, axis=1)
     slope = np.diff(values, axis=1) / np.where(width > 0, width, 1.0)
-    least, most = np.zeros_like(width), width.copy()
-    linear = ~transform.ranked
-    least[linear, 0], most[linear, -1] = -np.inf, np.inf
-    distance = graph.add("Sub", graph.add("Unsqueeze", X, [2]), knots[:, :-1])
-    distance = graph.add("Min", graph.add("Max", distance, least), most)
-    return graph.add("Add", graph.add("ReduceSum", graph.add("Mul", distance, slope), [2], keepdims=0), values[:, 0])
+    some = graph.add("Unsqueeze", graph.add("Gather", X, ranked, axis=1), [2])
+    distance = graph.add("Min", graph.add("Max", graph.add("Sub", some, knots[:, :-1]), 0.0), width)
+    scores = graph.add("ReduceSum", graph.add("Mul", distance, slope), [2], keepdims=0)
+    scores = graph.add("Add", scores, values[:, 0])
+    linear = graph.add("Div", graph.add("Sub", X, transform.center), transform.scale)
+    # The columns are in the order of both parts: first the linear columns, then the ranked columns.
+    others = [j for j in range(len(transform.center)) if j not in set(ranked)]
+    both = graph.add("Concat", graph.add("Gather", linear, others, axis=1), scores, axis=1)
+    return graph.add("Gather", both, np.argsort([*others, *ranked]).tolist(), axis=1)
 
 
 def _kernel(graph: _Graph, kernel: kernels.Kernel, P: str, C: Array) -> str:

@@ -69,7 +69,7 @@ def test_the_members_in_the_summary(fitted):
     members = fitted.summary().members
     assert [row[0] for row in members] == [f"{weight:.3f}" for weight in fitted.weights_]
     assert [row[2] for row in members] == [member.map_shape_ for member in fitted.members_]
-    assert [row[4] for row in members] == ["50"] * len(fitted.members_)
+    assert [row[5] for row in members] == ["50"] * len(fitted.members_)
 
 
 def test_importances_in_the_summary(fitted):

@@ -299,7 +299,7 @@ def test_a_classifier_on_an_identity_map(tmp_path, monkeypatch):
 
 def test_many_columns_take_little_memory(tmp_path):
     """Test that no D x D array is created, from the fit to the report, if plain kernel ridge regression is selected."""
-    n, D = 60, 3000
+    n, D = 60, 4000
     rng = np.random.default_rng(0)
     X = rng.normal(size=(n, D))
     y = X[:, 0] + 0.1 * rng.normal(size=n)

@@ -116,9 +116,9 @@ def test_text_of_an_ensemble():
         "Columns               4",
         "Noise                 standard deviation 0.5",
         "R2, training rows     0.9300 (7% of the variance unexplained)",
-        "  weight  kernel    map       directions  centers",
-        "  0.750   gaussian  full      2           40",
-        "  0.200   anova     diagonal  4           40",
+        "  weight  kernel    map       directions  columns  centers",
+        "  0.750   gaussian  full      2           values   40",
+        "  0.200   anova     diagonal  4           values   40",
         "  Of the first member, with weight 0.750:",
         "Stopped after 12 iterations: stalled, no step lowers the objective further",
     ):
@@ -191,7 +191,7 @@ def test_html():
     parser = _Balanced()
     parser.feed(made_ensemble().summary()._repr_html_())
     assert parser.open == []
-    for says in ("Members", "0.200anovadiagonal440", "Of the first member"):
+    for says in ("Members", "0.200anovadiagonal4values40", "Of the first member"):
         assert says in parser.text
 
 

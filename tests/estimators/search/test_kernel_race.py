@@ -441,7 +441,7 @@ def test_the_number_of_survivors_of_each_kind_is_limited(monkeypatch, batches):
 def test_very_large_scales_are_reduced():
     """Test that the scales of a diagonal map are at most 100 times the median scale, and that full maps are kept."""
     race = Race(_problem(InMemoryRows(*_data(40))))
-    typical = race._typical[GAUSSIAN]
+    typical = race._typical[GAUSSIAN, False]
     wide = Candidate(Origin.DIAGONAL, GAUSSIAN, typical * np.array([1e5, 1.0, 0.0]), 0.1, shape=Diagonal())
     assert_allclose(race._within_range(wide).B, typical * np.array([100.0, 1.0, 0.0]))
     for kept in (replace(wide, B=typical * np.array([99.0, 1.0, 0.0])), *_directions()):
@@ -498,11 +498,21 @@ def test_kinds(kind):
     assert kernel_race._kind(_candidate(kind, 0.0)) is kind
 
 
-def test_the_best_of_each_kind_are_sorted_by_their_scores():
+@pytest.mark.parametrize("stacking", [None, LOG_LOSS])
+def test_the_best_of_each_kind_are_sorted_by_their_scores(monkeypatch, stacking):
+    """Test the order of the survivors. Only for classes are candidates with transformed columns kinds of their own."""
+    monkeypatch.setattr(kernel_race, "_KEPT", kernel_race._kept(1, 0, 0, 2, 1, 1, 0))
+    race = Race(replace(_problem(InMemoryRows(*_data())), stacking=stacking))
     scores = {Kind.SQUARE: (3.0, 1.0, 2.0), Kind.DIAGONAL: (9.0, 0.0), Kind.PRODUCT: (5.0,), Kind.PLAIN: (-1.0,)}
     candidates = [_candidate(kind, score) for kind, each in scores.items() for score in each]
-    found = kernel_race._best_of_each_kind(candidates, kernel_race._kept(1, 0, 0, 2, 1, 1, 0))
-    assert [one.score for one in found] == [0.0, 1.0, 2.0, 5.0]
+    candidates += [
+        replace(_candidate(kind, score), ranked=True) for kind, score in ((Kind.SQUARE, 1.5), (Kind.DIAGONAL, 7.0))
+    ]
+    found = [(one.score, one.ranked) for one in race._best_of_each_kind(candidates)]
+    if stacking is None:
+        assert found == [(0.0, False), (1.0, False), (1.5, True), (5.0, False)]
+    else:
+        assert found == [(0.0, False), (1.0, False), (1.5, True), (2.0, False), (5.0, False), (7.0, True)]
 
 
 @pytest.mark.parametrize("seconds", [60.0, 11.0, 8.0, 4.0, 0.0])
@@ -616,7 +626,7 @@ def test_the_start_of_a_run_is_clipped():
     Each scale is between 1/100 and 100 times the scale of the median heuristic. Square maps are not changed.
     """
     race = Race(_problem(InMemoryRows(*_data())))
-    typical = race._typical[GAUSSIAN]
+    typical = race._typical[GAUSSIAN, False]
     start = replace(_candidate(Kind.DIAGONAL, 0.0), B=typical * np.array([1e-5, 3.0, 1e5]))
     assert_allclose(race._warm(start).B, typical * np.array([0.01, 3.0, 100.0]), rtol=1e-12)
     assert [race._warm(replace(start, nu=nu)).nu for nu in (1e-9, 0.2, 50.0)] == [0.003, 0.2, 1.0]

@@ -60,8 +60,8 @@ def test_the_first_model_uses_as_many_rows_as_the_time_allows(monkeypatch, secon
     monkeypatch.setattr(search_stages, "_EXACT_ROWS", 200)
     X, y, _ = _single(400, 4, 0)
     problem = _task(X, y, deadline=time.perf_counter() + seconds)
-    criterion, plain = search_stages._begin_with_plain(problem, KERNEL)
-    found = criterion.rows.n_rows
+    rows, plain = search_stages._begin_with_plain(problem, KERNEL)
+    criterion, found = problem.criterion(rows, None, KERNEL), rows.n_rows
     assert 60 <= found <= 200
     assert n_rows in (None, found)
     (first,) = problem.progress.best

@@ -10,6 +10,7 @@ import pytest
 
 import hkrr.estimators.search.search_stages as stages
 from hkrr import HyperKernelRidgeCV
+from hkrr.criteria import Evidence
 from hkrr.estimators.search.candidates import Candidate, Origin
 from hkrr.estimators.search.progress import Phase, Progress
 from hkrr.kernels import Gaussian
@@ -55,25 +56,17 @@ def _plain_and_map(monkeypatch, rival_value, map_value, n_rows=4000):
     """
     X, y, _ = _data(n_rows, D=50)
     problem = stages.SearchProblem(
-        InMemoryRows(X, y), stages.Criterion, range(1, 51), True, 1, np.random.RandomState(0), deadline=0.0
+        InMemoryRows(X, y), Evidence, range(1, 51), True, 1, np.random.RandomState(0), deadline=0.0
     )
     plain = Candidate(Origin.PLAIN, Gaussian(gamma=1.0), np.ones(50), 0.1, shape=stages.Scaled(np.ones(50)))
     winner = Candidate(Origin.POLISHED, Gaussian(gamma=1.0), np.ones((5, 50)), 0.1)
 
-    class OnFewRows:
-        rows, squares = problem.rows.subset(np.arange(300)), np.ones(1)
+    def reduced(self, B):
+        return Candidate(Origin.PLAIN, Gaussian(gamma=1.0), B, 0.1, value=map_value)
 
-        def at(self, *_):
-            return self
-
-        def reduced(self, B):
-            return Candidate(Origin.PLAIN, Gaussian(gamma=1.0), B, 0.1, value=map_value)
-
-        def nats(self, value):
-            return value
-
-    rival = stages.replace(plain, value=rival_value)
-    return stages._at_least_plain(problem, (OnFewRows(), rival), winner, "result", [])[0].origin
+    monkeypatch.setattr(Evidence, "reduced", reduced)
+    rival, few = stages.replace(plain, value=rival_value), problem.rows.subset(np.arange(300))
+    return stages._at_least_plain(problem, (few, rival), winner, "result", [])[0].origin
 
 
 def test_a_stopped_search_weighs_its_map_with_all_rows(monkeypatch):

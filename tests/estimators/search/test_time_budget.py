@@ -12,8 +12,15 @@ from hkrr.estimators.search.time_budget import DurationModel, TimeBudget
 from hkrr.kernels import Anova, Gaussian
 from hkrr.rows import InMemoryRows
 
+
+def _rows(n_features):
+    return InMemoryRows(np.zeros((2, n_features)), np.zeros(2))
+
+
 duration_models = pytest.mark.parametrize(
-    "settings", [(Gaussian(gamma=1.0), 1, 1), (Gaussian(gamma=1.0), 30, 2), (Anova(gamma=1.0), 6, 1)], ids=str
+    "settings",
+    [(Gaussian(gamma=1.0), _rows(1), 1), (Gaussian(gamma=1.0), _rows(30), 2), (Anova(gamma=1.0), _rows(6), 1)],
+    ids=["gaussian, 1 column", "gaussian, 30 columns", "anova, 6 columns"],
 )
 # Time budgets in seconds.
 BUDGETS = [-1.0, 0.0, *(10.0**k for k in range(-9, 7)), math.inf]

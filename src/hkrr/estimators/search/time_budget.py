@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
 from hkrr._base.lapack import cholesky_in_place
+from hkrr._base.linear_algebra import Array, array_namespace
 from hkrr._base.threads import in_threads
 from hkrr.estimators.fitted.conformal import MAX_SUMMED_ROWS, MAX_TANGENTS, SCORED_ROWS, map_matters
 from hkrr.estimators.search.candidates import Candidate
@@ -52,36 +54,45 @@ class DurationModel:
     ----------
     kernel : Kernel
         The kernel of the fit.
-    n_features : int
-        Number of columns.
+    rows : Rows
+        The rows of the fit. The operations are timed on their device.
     n_threads : int
-        Number of threads of the fit.
+        Number of threads of the fit. On a GPU, the operations are timed one at a time.
     """
 
-    def __init__(self, kernel: Kernel, n_features: int, n_threads: int) -> None:
-        n = min(_KERNEL_SAMPLE, max(50, _KERNEL_VALUES // n_features))
-        P = np.random.RandomState(0).standard_normal((n, n_features))
-        A, definite = np.ones((_PRODUCT_SAMPLE, _PRODUCT_SAMPLE)), 2.0 * np.eye(_FACTOR_SAMPLE)
-        single = definite.astype(np.float32)
+    def __init__(self, kernel: Kernel, rows: Rows, n_threads: int) -> None:
+        # Small operations do not keep a GPU busy.
+        n_threads, times_larger = (1, 4) if rows.pays_to_batch else (n_threads, 1)
+        n_factor, n_product = times_larger * _FACTOR_SAMPLE, times_larger * _PRODUCT_SAMPLE
+        n = times_larger * min(_KERNEL_SAMPLE, max(50, _KERNEL_VALUES // rows.n_features))
+        P = rows.place(np.random.RandomState(0).standard_normal((n, rows.n_features)))
+        A, definite = rows.place(np.ones((n_product, n_product))), rows.place(2.0 * np.eye(n_factor))
+        xp = array_namespace(definite)
+        single = xp.astype(definite, xp.float32)
 
-        def seconds(work: Callable[[], object]) -> float:
+        def seconds(work: Callable[[], Any]) -> float:
             times = []
             for _ in range(4):
                 began = time.perf_counter()
-                in_threads(lambda _: work(), range(n_threads), n_threads)
+                # An entry of the result is fetched, because a GPU computes asynchronously.
+                in_threads(lambda _: rows.fetch(work()[0, 0]), range(n_threads), n_threads)
                 times.append(time.perf_counter() - began)
             return float(np.median(times[1:]))
 
+        def factor(matrix: Array) -> Array:
+            copied = xp.asarray(matrix, copy=True)
+            return xp.linalg.cholesky(copied) if rows.pays_to_batch else cholesky_in_place(copied)
+
         # Seconds per entry of a kernel matrix, without and with the gradients of the fitted function.
         self._entry = seconds(lambda: kernel(P, P)) / n**2
-        self._slopes = seconds(lambda: kernel_and_slopes(kernel, P, P, P[:, :1])) / n**2
+        self._slopes = seconds(lambda: kernel_and_slopes(kernel, P, P, P[:, :1])[0]) / n**2
         # Seconds per c^3 for the factorization of a c x c matrix in float64 and in float32.
-        self._factor = seconds(lambda: cholesky_in_place(definite.copy())) / _FACTOR_SAMPLE**3
-        self._factor_single = seconds(lambda: cholesky_in_place(single.copy())) / _FACTOR_SAMPLE**3
+        self._factor = seconds(lambda: factor(definite)) / n_factor**3
+        self._factor_single = seconds(lambda: factor(single)) / n_factor**3
         # Seconds per entry for a pass over a matrix.
-        self._pass = seconds(lambda: definite.astype(np.float32)) / _FACTOR_SAMPLE**2
+        self._pass = seconds(lambda: xp.astype(definite, xp.float32)) / n_factor**2
         # Seconds per m c^2 for the product A'A of an m x c matrix A.
-        self._product = seconds(lambda: A.T @ A) / _PRODUCT_SAMPLE**3
+        self._product = seconds(lambda: A.T @ A) / n_product**3
         # Seconds per m c^2 for the sums over m rows with c centers. The factor 3, which was measured, covers the
         # products, the whitening and the memory traffic.
         self._sum = 3.0 * self._product
@@ -172,7 +183,7 @@ class TimeBudget:
         """
         if self._limit is None:
             return math.inf
-        duration = DurationModel(kernel, self._rows.n_features, self._n_threads)
+        duration = DurationModel(kernel, self._rows, self._n_threads)
         size = duration.affordable(self._rows.n_rows, n_centers, _SHARE_OF_FIT * self._limit)
         each = duration.seconds(*size) + self._reading
         n_fits = min(n_fits, max(1, int(_SHARE_OF_FIT * self._limit / each)))
@@ -185,7 +196,7 @@ class TimeBudget:
         """
         if self._limit is None:
             return self._rows.n_rows, n_centers
-        duration = DurationModel(candidate.kernel, self._rows.n_features, self._n_threads)
+        duration = DurationModel(candidate.kernel, self._rows, self._n_threads)
         return duration.affordable(self._rows.n_rows, n_centers, self._left / n_fits, candidate)
 
     def affordable_fits(self, candidates: Sequence[Candidate], n_centers: int) -> int:
@@ -194,7 +205,7 @@ class TimeBudget:
             return len(candidates)
         left, n_rows = self._left, self._rows.n_rows
         for n_fits, candidate in enumerate(candidates):
-            duration = DurationModel(candidate.kernel, self._rows.n_features, self._n_threads)
+            duration = DurationModel(candidate.kernel, self._rows, self._n_threads)
             left -= duration.seconds(n_rows, n_centers, candidate) + self._reading
             if left < 0.0:
                 return max(n_fits, 1)
