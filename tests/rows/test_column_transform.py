@@ -297,6 +297,21 @@ def test_other_dtypes_are_converted_to_float64(dtype):
     assert_allclose(transform(X)[:, 0], _oracle(X[:, 0].astype(np.float64), X[:, 0], center, scale), atol=1e-13)
 
 
+def test_linearity():
+    """Test that the linearity is the squared correlation between a column and its scores, in any units."""
+    X = _table()[0]
+    X = X[:, [name not in ("huge", "huge and tiny", "tiny", "subnormal") for name in (*RANKED, *STANDARDIZED)]]
+    transform = _fit(X)
+    expected = [np.corrcoef(X[:, j], transform(X)[:, j])[0, 1] ** 2 for j in transform.ranked]
+    assert_allclose(transform.linearity(X), expected, rtol=1e-9)
+    assert len(expected) == 8
+    assert np.ptp(expected) > 0.5
+    x = _column("lognormal")[:, None] / 1e10
+    for units in (1e-150, 1e150):
+        assert_allclose(_fit(units * x).linearity(units * x), _fit(x).linearity(x), rtol=1e-9)
+    assert_allclose(_fit(_column("normal", 5000)[:, None]).linearity(_column("normal", 5000)[:, None]), 1.0, atol=0.01)
+
+
 def test_the_data_are_not_changed():
     X, center, scale = _table()
     before = X.copy()

@@ -196,7 +196,7 @@ class Race:
             self._use_all_rows()
         elif n_rows > _ALL_ROWS:
             squares = self._square_starts(ends, self.problem.total_weight)
-            starts = self._best_of_each_kind([*self.survivors, *squares])
+            starts = _best_of_each_kind([*self.survivors, *squares])
             for number, batches in enumerate(_BATCHES_ON_GPU if self.problem.on_gpu else _BATCHES):
                 if number == 0 or n_rows >= 2 * batches.n_rows:
                     starts = self._learn_on_batches(starts, batches)
@@ -206,7 +206,7 @@ class Race:
 
     def _keep(self, candidates: Sequence[Candidate]) -> None:
         """Make the best candidates of each kind the survivors."""
-        survivors = self._best_of_each_kind(_best_of_each(candidates))
+        survivors = _best_of_each_kind(_best_of_each(candidates))
         rows = self.problem.rows
         if survivors and rows.n_rows > _ALL_ROWS and not self.problem.of_classes:
             most = survivors[0].score + _FAR_WORSE * self.problem.total_weight * rows.n_targets
@@ -214,17 +214,6 @@ class Race:
         self.survivors = [self._within_range(one) for one in survivors]
         if self.survivors:
             self.problem.progress.found(self.best)
-
-    def _best_of_each_kind(self, candidates: Sequence[Candidate]) -> list[Candidate]:
-        """Return the candidates with the lowest scores of each kind, lowest score first.
-
-        For classes, candidates with and without transformed columns are different kinds.
-        """
-        groups: dict[tuple[_Kind, bool], list[Candidate]] = {}
-        for one in sorted(candidates, key=lambda one: one.score):
-            groups.setdefault((_kind(one), one.ranked and self.problem.of_classes), []).append(one)
-        chosen = [one for (kind, _), some in groups.items() for one in some[: _KEPT[kind]]]
-        return sorted(chosen, key=lambda one: one.score)
 
     def _within_range(self, candidate: Candidate) -> Candidate:
         """Reduce very large scales of a diagonal map. They hardly change the kernel, but cause rounding errors.
@@ -506,3 +495,22 @@ def _best_of_each(candidates: Sequence[Candidate]) -> list[Candidate]:
     for one in sorted(candidates, key=lambda one: one.score):
         best.setdefault(_configuration(one), one)
     return list(best.values())
+
+
+def _best_of_each_kind(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """Return the candidates with the lowest scores of each kind, lowest score first.
+
+    If at least two candidates of a kind remain, they include the best candidate with and without transformed columns:
+    the score on few rows does not tell well enough which of the two is better on all rows.
+    """
+    groups: dict[_Kind, list[Candidate]] = {}
+    for one in sorted(candidates, key=lambda one: one.score):
+        groups.setdefault(_kind(one), []).append(one)
+    chosen = []
+    for kind, some in groups.items():
+        best, rest = some[: _KEPT[kind]], some[_KEPT[kind] :]
+        others = [one for one in rest if one.ranked is not some[0].ranked]
+        if others and len(best) > 1 and len({one.ranked for one in best}) == 1:
+            best = [*best[:-1], others[0]]
+        chosen += best
+    return sorted(chosen, key=lambda one: one.score)

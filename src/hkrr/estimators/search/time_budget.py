@@ -39,6 +39,8 @@ _SUBSETS = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5)
 # Number of passes over the square matrix of a system in which all rows are centers: conversions between float32 and
 # float64, products of iterative refinement, norms and mirrored triangles. The number was measured with 9,000 rows.
 _PASSES = 40
+# Number of square matrices that such a fit copies from a GPU.
+_COPIES = 2
 # If the ratio of the number of rows to nu is above this number, the matrix is assumed to be too ill-conditioned for
 # float32.
 _ILL_CONDITIONED = 1e6
@@ -96,6 +98,8 @@ class DurationModel:
         # Seconds per m c^2 for the sums over m rows with c centers. The factor 3, which was measured, covers the
         # products, the whitening and the memory traffic.
         self._sum = 3.0 * self._product
+        # Seconds per entry for copying a matrix from a GPU.
+        self._fetch = seconds(lambda: rows.fetch(definite)[0]) / n_factor**2 if rows.pays_to_batch else 0.0
         self._n_threads = n_threads
 
     def seconds(self, n_rows: int, n_centers: int, candidate: Candidate | None = None) -> float:
@@ -119,7 +123,7 @@ class DurationModel:
             if candidate is not None and n_rows > _ILL_CONDITIONED * candidate.nu:
                 factor += self._factor
             solve = self._entry * n_rows**2 + factor * n_rows**3
-            solve = solve / self._n_threads + _PASSES * self._pass * n_rows**2
+            solve = solve / self._n_threads + (_PASSES * self._pass + _COPIES * self._fetch) * n_rows**2
             return _CAUTION * (solve + products + scores)
         scores += 3.0 * products + (2.0 if with_slopes else 0.0) * self._entry * entries
         n_threads = min(self._n_threads, threads_for_sums(n_centers))
