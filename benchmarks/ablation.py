@@ -65,7 +65,8 @@ def no_rescaling() -> None:
 VARIANTS: dict[str, Callable[[], None]] = {
     "default": lambda: None,
     "no moment starts": lambda: change(f"{SEARCH}.directions", "moment_starts", lambda *_, **__: []),
-    "no widening": lambda: change(f"{SEARCH}.directions", "_WIDENINGS", 0),
+    "stop after the first cut": lambda: change(f"{SEARCH}.directions", "_WIDENINGS", 0),
+    "no added directions": lambda: change(f"{SEARCH}.directions", "DirectionSearch._widen", lambda search: True),
     "no held-out check": lambda: change(f"{SEARCH}.search_stages", "needs_check", lambda *_, **__: False),
     "few centers only": one_size,
     "many centers from the start": many_centers,

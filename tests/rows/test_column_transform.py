@@ -157,19 +157,16 @@ def test_a_large_mean_of_few_values(shift):
     assert_allclose(found[:, 0], (x - center) / scale, atol=8.0 * np.finfo(float).eps * shift / scale[0])
 
 
+@pytest.mark.parametrize("n", [N, 3000])
 @pytest.mark.parametrize("name", RANKED)
-def test_values_outside_the_range_are_clipped(name):
-    x = _column(name)
+def test_values_outside_the_range_are_clipped(name, n):
+    x = _column(name, n)
     transform = _fit(x[:, None])
     lowest, highest = transform(np.array([[np.min(x)], [np.max(x)]]))[:, 0]
     assert_allclose([lowest, highest], _scores(x)[[0, -1]], rtol=1e-13)
-    with np.errstate(over="ignore"):
-        step = max(np.ptp(x), 1e-300)
-        far = np.array(
-            [np.min(x) - step, np.min(x) - 1e6 * step, -1e308, np.max(x) + step, np.max(x) + 1e6 * step, 1e308]
-        )
-    found = transform(np.clip(far, -1.7e308, 1.7e308)[:, None])[:, 0]
-    assert_array_equal(found, np.repeat([lowest, highest], 3))
+    step = max(np.ptp(x), 1e-300)
+    far = [np.min(x) - step, np.min(x) - 1e6 * step, -1.7e308, np.max(x) + step, np.max(x) + 1e6 * step, 1.7e308]
+    assert_array_equal(transform(np.array(far)[:, None])[:, 0], np.repeat([lowest, highest], 3))
 
 
 # Columns with more rows than knots: continuous values, many ties, and a value that most of the rows have.

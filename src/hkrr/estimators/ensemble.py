@@ -37,11 +37,12 @@ class HyperKernelEnsemble(SummaryMixin, SearchInputMixin):
     Use this class for tables whose columns are individually meaningful. A candidate is a combination of a kernel and a
     map. The kernels are smooth and rough radial kernels, product kernels and the linear kernel. The maps have one scale
     for all columns, one scale per column, one scale for each column that the lasso selects, a few directions, or as
-    many directions as columns. The candidates are learned by maximizing the evidence on growing samples of the rows.
-    After each sample, the worst candidates are dropped. The members of the ensemble are the best candidates, fitted on
-    all rows. Their weights minimize the leave-one-out error (the cross-validation error with at most 1,000 rows) plus a
-    penalty for the parameters of the maps. If a map with a few directions explains the target far better than maps that
-    do not combine columns, the ensemble has a single member. See docs/choosing.md.
+    many directions as columns. The columns can also be transformed to normal scores. The candidates are learned by
+    maximizing the evidence on growing samples of the rows. After each sample, the worst candidates are dropped. The
+    members of the ensemble are the best candidates, fitted on all rows. Their weights minimize the leave-one-out error
+    (the cross-validation error with at most 1,000 rows) plus a penalty for the parameters of the maps. If a map with a
+    few directions explains the target far better than maps that do not combine columns, the ensemble has a single
+    member. See docs/choosing.md.
 
     Parameters
     ----------
@@ -53,7 +54,10 @@ class HyperKernelEnsemble(SummaryMixin, SearchInputMixin):
     Attributes
     ----------
     members_ : list of HyperKernelRidgeCV
-        The fitted models, largest weight first.
+        The fitted models, largest weight first. A member can use columns that are transformed to normal scores (ranks
+        as quantiles of the normal distribution). The attribute ``column_transform_`` of such a member is the transform,
+        a `hkrr.rows.column_transform.ColumnTransform`; for all other members it is None. ``components_`` and
+        ``centers_`` of such a member refer to the transformed columns, but its methods take the original columns.
     weights_ : array (n_members,)
         The weights of the members. They are not negative, and their sum is close to 1. The prediction is
         ``intercept_ + sum_k weights_[k] * (members_[k].predict(X) - intercept_)``.

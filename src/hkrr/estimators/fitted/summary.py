@@ -243,11 +243,12 @@ def _fit_facts(model: MapModel, found: Diagnostics | None) -> Iterator[tuple[str
 
 
 def _explained(found: Diagnostics) -> tuple[str, str]:
-    name = "R2, training rows, outliers have small weights" if found.outliers else "R2, training rows"
+    name = "R2, training rows"
+    note = "; outliers have small weights" if found.outliers else ""
     share = found.explained_share
     if share is None:
         return name, "undefined: y is constant"
-    return name, f"{share:.4f} ({100 * (1 - share):.3g}% of the variance unexplained)"
+    return name, f"{share:.4f} ({100 * (1 - share):.3g}% of the variance unexplained){note}"
 
 
 def _direction_lines(model: FittedMap, names: list[str]) -> Iterator[str]:

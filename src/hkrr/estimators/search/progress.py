@@ -19,7 +19,7 @@ import numpy as np
 from hkrr._base import resume_journal as journal
 from hkrr._base.linear_algebra import Array
 from hkrr._maps import Diagonal, Full
-from hkrr.estimators.search.candidates import Candidate
+from hkrr.estimators.search.candidates import Candidate, Origin
 from hkrr.kernels import kernel_name
 
 
@@ -212,6 +212,8 @@ def _describe(candidate: Candidate) -> str:
         text = f"{d} direction{'s' if d > 1 else ''}"
         if candidate.spectrum is not None:
             text += f" of {len(candidate.spectrum)}"
+    elif candidate.origin is Origin.MEAN:
+        return "the mean of y"
     else:
         text = "one scale per column" if isinstance(candidate.shape, Diagonal) else "plain kernel ridge regression"
     text += f", {kernel_name(candidate.kernel)} kernel"
