@@ -190,8 +190,8 @@ class SearchInputMixin(Regressor):
         X = sample.arrays[0]
         if self._stacking is None or not self.scale_features or X.shape[1] > _MOST_COLUMNS:
             return None
-        found = ColumnTransform.to_normal_scores(X, scaling.x_mean, scaling.x_scale)
-        return found if np.min(found.linearity(X), initial=1.0) <= _LINEAR else None
+        found = ColumnTransform.to_normal_scores(X, scaling.x_mean, scaling.x_scale, scaling.constant)
+        return found if np.min(found.linearity(X)) <= _LINEAR else None
 
     def _count_final_centers(self, n_rows: int) -> int:
         """Return the number of centers of the final fit."""

@@ -32,7 +32,7 @@ class ColumnTransform:
     center, scale : array (n_features,)
         Values x of a linear column become ``(x - center) / scale``.
     ranked : array of int (n_ranked,)
-        Indices of the columns that are transformed to normal scores.
+        Indices of the columns that are transformed to normal scores, and of constant columns.
     knots, values : array (n_ranked, n_knots)
         For each of these columns, the points between which the function is linear, in increasing order, and the normal
         scores at these points. Values outside the range of the knots are clipped.
@@ -54,19 +54,24 @@ class ColumnTransform:
     values: Array
 
     @classmethod
-    def to_normal_scores(cls, X: Array, center: Array, scale: Array) -> ColumnTransform:
+    def to_normal_scores(cls, X: Array, center: Array, scale: Array, constant: Array | None = None) -> ColumnTransform:
         """Return the transform of the columns of X to normal scores.
 
-        Columns with few values are only standardized, with the given centers and scales.
+        Columns with few values are only standardized, with the given centers and scales. The columns in the boolean
+        mask `constant` become zero.
         """
         ranked, knots, values = [], [], []
         for j in range(X.shape[1]):
             found, counts = np.unique(X[:, j].astype(np.float64), return_counts=True)
-            if len(found) <= _FEW_VALUES:
+            if constant is not None and constant[j]:
+                found, counts = center[j : j + 1], np.array([len(X)])
+            elif len(found) <= _FEW_VALUES:
                 continue
             ranks = (np.cumsum(counts) - counts / 2) / len(X)
-            some = np.searchsorted(ranks, np.linspace(ranks[0], ranks[-1], _KNOTS))
-            some = np.unique(np.clip(some, 0, len(found) - 1))
+            some = np.arange(len(found))
+            if len(found) > _KNOTS:
+                some = np.searchsorted(ranks, np.linspace(ranks[0], ranks[-1], _KNOTS))
+                some = np.unique(np.clip(some, 0, len(found) - 1))
             # The arrays of all columns have the same length, so the last knot is repeated.
             some = np.append(some, np.full(_KNOTS - len(some), some[-1]))
             ranked.append(j)
@@ -86,12 +91,16 @@ class ColumnTransform:
         return transform_columns(np.asarray(X, dtype=np.float64), *self.arrays)
 
     def linearity(self, X: Array) -> Array:
-        """Return the squared correlation between each of the columns `ranked` of X and its normal scores."""
-        before, after = X[:, self.ranked].astype(np.float64), self(X)[:, self.ranked]
-        before = (before - np.mean(before, axis=0)) / np.max(np.abs(before - np.mean(before, axis=0)), axis=0)
-        after = after - np.mean(after, axis=0)
-        products = np.sum(before * after, axis=0) ** 2
-        return products / (np.sum(before**2, axis=0) * np.sum(after**2, axis=0))
+        """Return the squared correlation between each column of X and the transformed column.
+
+        It is 1 for columns that are not transformed to normal scores, and for constant columns.
+        """
+        found, T = np.ones(X.shape[1]), self(X)
+        for k, j in enumerate(self.ranked):
+            if self.values[k, 0] < self.values[k, -1]:
+                x = (X[:, j] - self.center[j]) / self.scale[j]
+                found[j] = np.corrcoef(x, T[:, j])[0, 1] ** 2
+        return found
 
     def inverse(self, T: Array) -> Array:
         """Return points whose transformed columns are T. Values of T outside the range of the knots are clipped."""

@@ -154,6 +154,7 @@ class InMemoryRows(Rows):
         are counted. `in_row_space` uses the result, too.
         """
         other = copy.copy(self)
+        other._row_space = None
         X = self.take(np.arange(0, self.n_rows, -(-self.n_rows // _RANK_ROWS)))
         X = X - X[0]  # makes constant columns exactly zero
         X = X - np.mean(X, axis=0)
@@ -221,7 +222,7 @@ class InMemoryRows(Rows):
 
         `with_coordinates` still shifts and scales the original data.
         """
-        other = self._with_arrays(self._X, self._Y, weight)
+        other = self.with_arrays(self._X, self._Y, weight)
         if np.any(y_shift):
             other._y_offset = y_shift if self._y_offset is None else self._y_offset + y_shift
         return other
@@ -237,9 +238,9 @@ class InMemoryRows(Rows):
     def subset(self, indices: Array) -> InMemoryRows:
         """Return the rows at the given indices, with the same offsets and scales."""
         weight = None if self._weight is None else self._weight[indices]
-        return self._with_arrays(self._X[indices], self._Y[indices], weight)
+        return self.with_arrays(self._X[indices], self._Y[indices], weight)
 
-    def _with_arrays(self, X: Array, Y: Array, weight: Array | None) -> InMemoryRows:
+    def with_arrays(self, X: Array, Y: Array, weight: Array | None) -> InMemoryRows:
         """Return rows with the given arrays, and with the offsets, scales and settings of these rows."""
         other = InMemoryRows(X, Y, weight, block_size=self._block_size, n_threads=self.n_threads)
         other.n_free_columns, other._row_space = self.n_free_columns, self._row_space

@@ -166,11 +166,7 @@ def merge_copies(X: Array, y: Array, weight: Array | None) -> tuple[Array, Array
 
 def merge_copies_of_rows(rows: InMemoryRows) -> InMemoryRows:
     """Return the rows with copies merged by `merge_copies`."""
-    X, Y, weight = rows.gather()
-    if not any_copies(X, Y, weight):
-        return rows
-    y_offset = None if rows.y_offset is None else np.zeros(Y.shape[1])
-    return InMemoryRows(*merge_copies(X, Y, weight), y_offset=y_offset)
+    return rows.with_arrays(*merge_copies(*rows.arrays)) if any_copies(*rows.arrays) else rows
 
 
 def find_near_copies(table: Array) -> Array:

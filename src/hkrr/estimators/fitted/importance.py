@@ -86,6 +86,9 @@ class FeatureImportancesMixin(FittedMap):
 def average_gradient_outer_product(model: FittedMap, X: Any) -> Array:
     """Return ``G = mean_i grad f(x_i) grad f(x_i)'`` over the rows of X, in the original units of X.
 
+    If the model transforms the columns (``column_transform_`` is not None), G is in the units of the transformed
+    columns.
+
     The eigenvectors of G with the largest eigenvalues are the directions along which the predictions change most.
     ``sqrt(G_jj)`` is the root mean square slope along column j. For several targets, G is the sum over the targets.
     Some kernels, such as the Laplace kernel, are not differentiable at their center. If a row of X coincides with a

@@ -151,7 +151,7 @@ class HeldOutCheck:
                 return [None] * len(candidates)
             for k, candidate in enumerate(learned):
                 complete[k] &= math.isfinite(candidate.value)
-                training, test, _ = parts[candidate.ranked]
+                training, test, _ = parts[candidates[k].ranked]
                 predictions[k][order[held_out]] = predict_held_out(training, test, candidate)
         return [one if whole else None for one, whole in zip(predictions, complete, strict=True)]
 
