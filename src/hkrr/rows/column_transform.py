@@ -98,8 +98,8 @@ class ColumnTransform:
         found, T = np.ones(X.shape[1]), self(X)
         for k, j in enumerate(self.ranked):
             if self.values[k, 0] < self.values[k, -1]:
-                x = (X[:, j] - self.center[j]) / self.scale[j]
-                found[j] = np.corrcoef(x, T[:, j])[0, 1] ** 2
+                x = X[:, j] - self.knots[k, 0]
+                found[j] = np.corrcoef(x / np.max(np.abs(x)), T[:, j])[0, 1] ** 2
         return found
 
     def inverse(self, T: Array) -> Array:
