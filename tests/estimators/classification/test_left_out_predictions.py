@@ -256,7 +256,7 @@ def test_finalists_of_classes_always_have_left_out_predictions(finalists, deadli
 
 @pytest.mark.parametrize(("n_most", "n_crossed"), [(N, 2), (N - 1, 0)])
 def test_flexible_maps_are_cross_fitted_only_if_there_are_few_rows(monkeypatch, n_most, n_crossed):
-    monkeypatch.setattr(search_and_refit, "_CROSS_FIT_ROWS", n_most)
+    monkeypatch.setattr(search_and_refit, "CROSS_FIT_ROWS", n_most)
     check = _Check(monkeypatch, [5.0] * n_crossed)
     monkeypatch.setattr(search_and_refit, "_FLEXIBLE_SHARE", 0.005)
     tuned = SimpleNamespace(finalists=(DIAGONAL, IDENTITY), winner=DIAGONAL, omega=None)

@@ -112,14 +112,15 @@ class _Batches(NamedTuple):
 # Number of rows and maximum number of iterations of the first round, and of a second round without batches.
 _FIRST_ROWS, _FIRST_ITERATIONS = 500, 30
 _ALL_ROWS, _ALL_ITERATIONS = 1_000, 20
-_BATCHES = (_Batches(1_000, 500, 100, 100), _Batches(2_000, 1_000, 60, 2))
+_BATCHES = (_Batches(1_000, 500, 100, 100), _Batches(2_000, 1_000, 60, 4))
 # On a GPU, large batches cost little more than small ones.
 _BATCHES_ON_GPU = (_Batches(2_000, 2_000, 150, 100), _Batches(4_000, 4_000, 60, 3))
 # Maximum number of rows on which the scale and the noise are refitted, and maximum number of iterations of this fit.
 _RESCALE_ROWS, _RESCALE_ROWS_ON_GPU, _RESCALE_ITERATIONS = 2_000, 10_000, 5
 # With more than _ALL_ROWS rows, product kernels take part only if their first round takes at most this share of the
-# time left. It takes about _COST_OF_PRODUCTS times as long as the first round of all other kernels.
-_SHARE_OF_PRODUCTS, _COST_OF_PRODUCTS = 0.25, 2.0
+# time left. With three product kernels and at most _CHEAP_COLUMNS columns, it takes about
+# _COST_OF_PRODUCTS times as long as the first round of all other kernels.
+_SHARE_OF_PRODUCTS, _COST_OF_PRODUCTS, _CHEAP_COLUMNS = 0.25, 2.0, 20
 # Share of the time left that a round with batches may take. The rest is for the comparison after the round.
 _SHARE_OF_BATCHES = 0.75
 # How many candidates of each kind remain after a round.
@@ -179,13 +180,16 @@ class Race:
         first, began = min(n_rows, _FIRST_ROWS), time.perf_counter()
         starts = self._first_starts(few_directions)
         ends = self._first_runs(first, [one for one in starts if not _is_product(one)])
-        seconds = _COST_OF_PRODUCTS * (time.perf_counter() - began)
+        seconds = time.perf_counter() - began
         of_ranks = self._on_ranks(first, starts, ends)
+        seconds *= (2.0 if of_ranks else 1.0) * self._cost_of_products
         ends += of_ranks
-        if n_rows <= _ALL_ROWS or seconds <= _SHARE_OF_PRODUCTS * self.problem.seconds_left:
+        with_products = n_rows <= _ALL_ROWS or seconds <= _SHARE_OF_PRODUCTS * self.problem.seconds_left
+        if with_products:
             products = [one for one in starts if _is_product(one)]
             ends += self._first_runs(first, [*products, *(self._ranked(one) for one in products if of_ranks)])
-        ends += self._improve(first, self._sparse_starts(), _FIRST_ITERATIONS)
+        sparse = [one for one in self._sparse_starts() if with_products or not _is_product(one)]
+        ends += self._improve(first, sparse, _FIRST_ITERATIONS)
         if n_rows <= _ALL_ROWS:
             weight = self.criterion(first).rows.total_weight
             ends += self._improve(first, self._square_starts(ends, weight), _FIRST_ITERATIONS)
@@ -200,6 +204,13 @@ class Race:
             for number, batches in enumerate(_BATCHES_ON_GPU if self.problem.on_gpu else _BATCHES):
                 if number == 0 or n_rows >= 2 * batches.n_rows:
                     starts = self._learn_on_batches(starts, batches)
+
+    @property
+    def _cost_of_products(self) -> float:
+        """Approximate time of the first round of the product kernels, relative to that of all other kernels."""
+        n_kernels = sum(not kernel.rotation_invariant for kernel in self._kernels)
+        by_columns = max(1.0, self.problem.rows.n_features / _CHEAP_COLUMNS)
+        return _COST_OF_PRODUCTS * by_columns * n_kernels / len(PRODUCT)
 
     def _begin(self, stage: str, phase: Phase) -> None:
         self.problem.progress.begin(stage, phase)

@@ -22,7 +22,7 @@ from hkrr.estimators.search.held_out_check import HeldOutCheck
 from hkrr.estimators.search.progress import Phase, SearchStopped
 from hkrr.estimators.search.robust_noise import Errors, shows_outliers, student_weights, weighted_rows
 from hkrr.estimators.search.search_problem import SearchProblem
-from hkrr.estimators.search.search_stages import SearchResult, run_search
+from hkrr.estimators.search.search_stages import CROSS_FIT_ROWS, SearchResult, run_search
 from hkrr.estimators.search.stacking import LEAST_SQUARES, Stacking
 from hkrr.estimators.search.time_budget import TimeBudget
 from hkrr.kernels import Kernel
@@ -35,8 +35,6 @@ from hkrr.solvers.driver import StopReason
 
 # Minimum number of rows on which the weights of an ensemble are computed. If there are fewer rows, all rows are used.
 _WEIGHING_ROWS = 2_000
-# Maximum number of rows for cross-fitting (`hkrr.estimators.search.stacking`).
-_CROSS_FIT_ROWS = 1_000
 # The predictions of a candidate are cross-fitted if its map has more parameters than this fraction of the rows.
 _FLEXIBLE_SHARE = 0.02
 # Candidates are cross-fitted only if their score is at most this number of nats per row and target above the best.
@@ -238,7 +236,7 @@ def _weigh(problem: SearchProblem, searched: SearchResult) -> _Finalists:
     problem.progress.begin("weights of the ensemble", Phase.WEIGHTS)
     rows = weighted_rows(problem.rows, searched.omega)
     weighed, left_out = _leave_one_out(problem, rows, found)
-    if left_out is not None and rows.n_rows <= _CROSS_FIT_ROWS:
+    if left_out is not None and rows.n_rows <= CROSS_FIT_ROWS:
         weighed, left_out = _cross_fit_flexible_maps(replace(problem, rows=rows), weighed, left_out)
     return _Finalists(weighed, left_out, stacking) if left_out is not None else _Finalists([searched.winner])
 

@@ -63,6 +63,8 @@ SAMPLE_ROWS = 20_000
 # Maximum number of rows of a criterion in which all rows are centers. If there are more rows, the criterion uses a
 # sample of this size, or Nystrom centers.
 _EXACT_ROWS = 1_000
+# Maximum number of rows for cross-fitting the candidates of an ensemble (`hkrr.estimators.search.stacking`).
+CROSS_FIT_ROWS = 1_000
 # Maximum number of rows of the first fit of plain kernel ridge regression, and of its first comparison with a map.
 _FEW_ROWS = 300
 # Settings for polishing, the refinement of the best directions on all rows of the search. If there are more than
@@ -94,8 +96,9 @@ _FEW_PER_COLUMNS = 4
 _SHARE_OF_PLAIN = 0.2
 # Fractions of the time if the kernel is selected too. The search for directions may take the first fraction of the time
 # until the deadline. For an ensemble, the comparison of kernels may take the second fraction of the remaining time.
-# The weights of a classifier take longer, because full maps are cross-fitted.
-_SHARE_OF_DIRECTIONS, _SHARE_OF_RACE, _SHARE_OF_RACE_FOR_CLASSES = 0.3, 0.85, 0.6
+# The rest is for the weights of the ensemble. With few rows, full maps are cross-fitted for the weights, which takes
+# longer.
+_SHARE_OF_DIRECTIONS, _SHARE_OF_RACE, _SHARE_OF_RACE_FEW_ROWS, _SHARE_OF_RACE_FOR_CLASSES = 0.3, 0.96, 0.85, 0.6
 
 NO_SIGNAL = "no model scores better than the mean of y, so every prediction is the mean of y"
 
@@ -579,7 +582,8 @@ def _search_all_kernels(problem: SearchProblem) -> SearchResult:
             if isinstance(found.winner.shape, Full) or not problem.in_time:
                 return found
             # The directions fitted the noise, so the kernels and shapes have to be compared after all.
-    share = _SHARE_OF_RACE_FOR_CLASSES if problem.of_classes else _SHARE_OF_RACE
+    share = _SHARE_OF_RACE_FEW_ROWS if problem.rows.n_rows <= CROSS_FIT_ROWS else _SHARE_OF_RACE
+    share = _SHARE_OF_RACE_FOR_CLASSES if problem.of_classes else share
     ends, race = search.ends, Race(problem.with_share(share) if problem.stacking else problem)
     race.run(search.ranked[:_N_MAPS])
     winner, tried, message, survivors = race.best, race.tried, None, race.survivors
