@@ -200,6 +200,9 @@ def _provenance(data: ReportInput) -> Provenance:
             kernel,
             *results,
         ]
+    members = [model] if data.ensemble is None else data.ensemble.members_
+    if n_transformed := sum(member.column_transform_ is not None for member in members):
+        results.append(("Models of columns transformed to normal scores", str(n_transformed)))
     versions = {
         "hkrr": __version__,
         "Python": platform.python_version(),
