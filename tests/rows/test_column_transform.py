@@ -445,13 +445,6 @@ OPTIONS = {
 M = 703
 
 
-@pytest.fixture(scope="module")
-def client():
-    distributed = pytest.importorskip("distributed")
-    with distributed.Client(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=":0") as client:
-        yield client
-
-
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch):
     monkeypatch.setattr(file_readers, "CHUNK_BYTES", 16 << 10)

@@ -29,13 +29,6 @@ WEIGHTED = KINDS[:4]
 SMALL = (np.array([0.5, -0.2, 0.1]), np.array([3.0]))
 
 
-@pytest.fixture(scope="module")
-def client():
-    distributed = pytest.importorskip("distributed")
-    with distributed.Client(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=":0") as client:
-        yield client
-
-
 def _data(T=1):
     rng = np.random.default_rng(T)
     X = rng.normal(size=(M, 3)) * [1.0, 3.0, 10.0] + [0.0, 5.0, -2.0]

@@ -36,14 +36,6 @@ OPTIONS = {
 M, M_FIT = 1303, 4211
 
 
-@pytest.fixture(scope="module")
-def client():
-    """Start a cluster of two threads in this process. test_dask.py uses a cluster of processes."""
-    distributed = pytest.importorskip("distributed")
-    with distributed.Client(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=":0") as client:
-        yield client
-
-
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch):
     monkeypatch.setattr(file_readers, "CHUNK_BYTES", 16 << 10)

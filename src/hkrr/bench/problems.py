@@ -238,8 +238,9 @@ def _frame(name: str, frame: Any, options: dict[str, str]) -> Problem:
     seed, task = _int_option(name, options, "seed", 0), options.get("task", "auto")
     if task not in ("auto", REGRESSION, CLASSIFICATION):
         raise ValueError(f"problem {name!r}: task must be {REGRESSION} or {CLASSIFICATION}, got {task!r}")
+    target = options.get("target", str(frame.columns[-1]))
     try:
-        split = hold_out(frame, options.get("target", str(frame.columns[-1])), _TEST_SHARE, seed, task)  # type: ignore[arg-type]
+        split = hold_out(frame, target, _TEST_SHARE, seed, task)  # type: ignore[arg-type]  # one of the names above
     except TableError as error:
         # The messages name the option of `hkrr fit`. Here, the task is an option of the problem.
         raise ValueError(f"problem {name!r}: {str(error).replace('--task ', 'task=')}") from error

@@ -23,7 +23,9 @@ def _hide_flag_types(parameters: list[Any]) -> list[Any]:
 
 
 class _Group(TyperGroup):
-    def main(self, args: Any = None, standalone_mode: bool = True, **options: Any) -> Any:  # type: ignore[override]
+    def main(  # type: ignore[override]  # the other parameters of the base class are in `options`
+        self, args: Any = None, standalone_mode: bool = True, **options: Any
+    ) -> Any:
         """Run a command. Usage errors are printed in one line, like all other errors."""
         if not standalone_mode:
             return super().main(args, standalone_mode=False, **options)

@@ -82,6 +82,11 @@ class ColumnTransform:
         return cls(center, scale, np.array(ranked, dtype=np.int64), *tables)
 
     @property
+    def n_scored(self) -> int:
+        """The number of columns that are transformed to normal scores."""
+        return int(np.count_nonzero(self.values[:, 0] < self.values[:, -1]))
+
+    @property
     def arrays(self) -> tuple[Array, ...]:
         """The arguments of `transform_columns` after the first."""
         return self.center, self.scale, self.ranked, self.knots, self.values

@@ -229,7 +229,7 @@ def _map_facts(model: MapModel, n_rows: int | None, distinct: bool) -> Iterator[
     yield "Directions", f"{d}" if is_full else f"{d} (the columns)"
     yield "Map", shape.value if is_full else f"{shape}: {shape.describe(d)}, without combining them into directions"
     if model.column_transform_ is not None:
-        yield "Transform", f"normal scores of {len(model.column_transform_.ranked):,} columns"
+        yield "Transform", f"normal scores of {model.column_transform_.n_scored:,} columns"
     yield "Kernel", f"{kernel_name(model.kernel_)}, gamma {model.gamma_:.4g}"
 
 

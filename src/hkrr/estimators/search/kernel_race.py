@@ -353,9 +353,15 @@ class Race:
         if self.problem.choose_dimension:
             ones, free = np.ones(rows.n_features), rows.n_free_columns
             starts += [
-                Candidate(Origin.PLAIN, kernel, scale * ones, FIRST_NOISE, shape=Scaled(ones), n_free_columns=free)
+                Candidate(
+                    Origin.PLAIN,
+                    kernel,
+                    self._typical[kernel, False] * ones,
+                    FIRST_NOISE,
+                    shape=Scaled(ones),
+                    n_free_columns=free,
+                )
                 for kernel in self._kernels
-                for scale in [self._typical[kernel, False]]
             ]
         return starts
 

@@ -251,11 +251,11 @@ def _leave_one_out(
     """
     n_rows = max(_WEIGHING_ROWS, *(one.n_rows or 0 for one in candidates))
     some = rows.at_most(n_rows, problem.rng)
-    criterion = problem.criterion(some, None, candidates[0].kernel)
-    ranked = some.with_coordinates(None, None, some.y_offset, problem.ranks)
-    criteria = {False: criterion}
-    if any(one.ranked for one in candidates):
-        criteria[True] = problem.criterion(ranked, None, candidates[0].kernel)
+    criteria = {
+        ranked: problem.criterion(problem.with_columns(some, ranked), None, candidates[0].kernel)
+        for ranked in {False, *(one.ranked for one in candidates)}
+    }
+    criterion = criteria[False]
 
     def predict(k: int) -> Array | None:
         if k > 0 and not problem.in_time:

@@ -77,8 +77,11 @@ class SearchProblem:
     @cached_property
     def on_ranks(self) -> SearchProblem:
         """The same problem on rows whose columns are transformed to normal scores."""
-        rows = self.rows.with_coordinates(None, None, self.rows.y_offset, self.ranks)
-        return replace(self, rows=rows.count_free_columns())
+        return replace(self, rows=self.with_columns(self.rows, True).count_free_columns())
+
+    def with_columns(self, rows: InMemoryRows, ranked: bool) -> InMemoryRows:
+        """Return rows of the problem, with transformed columns if `ranked` is True."""
+        return rows.with_coordinates(None, None, rows.y_offset, self.ranks) if ranked else rows
 
     def of(self, candidate: Candidate) -> SearchProblem:
         """Return the problem on the rows that a candidate uses: with or without transformed columns."""

@@ -401,7 +401,7 @@ def _at_least_plain(
         some, rival = plain
         W = problem.rows.total_weight
         with single_threaded_blas(), suppress(ArithmeticError, np.linalg.LinAlgError):
-            mine = some.with_coordinates(None, None, some.y_offset, problem.ranks) if winner.ranked else some
+            mine = problem.with_columns(some, winner.ranked)
             criterion = problem.criterion(mine, None, winner.kernel).at(winner.nu / some.total_weight)
             value = criterion.reduced(winner.B).value
             scored = replace(winner, score=score(criterion, value, winner, W))
